@@ -1,0 +1,86 @@
+// contender.c - the child's side of the protocol in contender.h.
+#define _GNU_SOURCE
+#include "contender.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+double contender_now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+double contender_cpu_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+int contender_cpus(int *cpus, int want)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) < 0) {
+        return 0;
+    }
+    int found = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE && found < want; cpu++) {
+        if (CPU_ISSET(cpu, &set)) {
+            cpus[found++] = cpu;
+        }
+    }
+    return found;
+}
+
+void contender_add(struct contender_result *out, const char *metric, double value)
+{
+    if (out->used == CONTENDER_METRICS_MAX) {
+        abort();
+    }
+    out->at[out->used].metric = metric;
+    out->at[out->used].value = value;
+    out->used++;
+}
+
+int contender_serve(const struct contender_bench *bench, uint64_t count)
+{
+    char line[64];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    puts("ready");
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        struct contender_result result = {0};
+        int rc = bench->run(&result, count);
+        if (rc < 0) {
+            printf("skip: %s\n", strerror(-rc));
+            return 0;
+        }
+        for (unsigned i = 0; i < result.used; i++) {
+            printf("%s%s=%.3f", i == 0 ? "" : " ", result.at[i].metric, result.at[i].value);
+        }
+        putchar('\n');
+    }
+    return 0;
+}
+
+int contender_main(int argc, char **argv, const struct contender_bench *benches)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s BENCH COUNT\n", argv[0]);
+        return 2;
+    }
+    for (; benches->name != NULL; benches++) {
+        if (strcmp(benches->name, argv[1]) == 0) {
+            return contender_serve(benches, strtoull(argv[2], NULL, 10));
+        }
+    }
+    puts("skip: no such benchmark");
+    return 0;
+}
