@@ -11,7 +11,7 @@ export JOBS
 .NOTPARALLEL:
 SETUP    = $(MESON) setup $(@D) -Dwerror=$(WERROR)
 
-.PHONY: all run test check asan tsan tiny model bench install deps deps-run deps-test deps-check \
+.PHONY: all run test check format asan tsan tiny model bench install deps deps-run deps-test deps-check \
         deps-tsan deps-bench deps-aarch64 test-aarch64 clean help
 
 all: deps-run build/build.ninja ## release build in build/
@@ -26,6 +26,9 @@ test: deps-test build/build.ninja ## build and run all tests
 
 check: deps-check all ## format, tidy, layers, headers, symbols, sizes, README
 	@tools/check/all build
+
+format: deps-check ## rewrite the sources as clang-format wants them
+	@tools/check/files '*.c' '*.h' '*.cc' | xargs -r clang-format -i
 
 asan: deps-test build-asan/build.ninja ## tests with gcc's address and undefined-behaviour sanitizers
 	@tools/test-summary build-asan

@@ -187,15 +187,17 @@ static const char *show(struct test_value v, char *text, size_t size)
 {
     switch (v.type) {
     case TEST_SIGNED: snprintf(text, size, "%lld", v.i); break;
-    case TEST_UNSIGNED: snprintf(text, size, v.u > 4096 ? "%llu (0x%llx)" : "%llu", v.u, v.u); break;
+    case TEST_UNSIGNED:
+        snprintf(text, size, v.u > 4096 ? "%llu (0x%llx)" : "%llu", v.u, v.u);
+        break;
     case TEST_FLOAT: snprintf(text, size, "%.17g", v.d); break;
     case TEST_POINTER: snprintf(text, size, "0x%llx", v.u); break;
     }
     return text;
 }
 
-void test_compare(const char *file, int line, const char *text, const char *op,
-                  struct test_value a, struct test_value b)
+void test_compare(const char *file, int line, const char *text, const char *op, struct test_value a,
+                  struct test_value b)
 {
     int o = order(a, b);
     bool holds = false;
@@ -217,8 +219,7 @@ void test_compare_str(const char *file, int line, const char *text, const char *
     if (a == b || (a && b && strcmp(a, b) == 0)) {
         return;
     }
-    test_fail(file, line, "%s\n  left:  %s\n  right: %s", text, a ? a : "(null)",
-              b ? b : "(null)");
+    test_fail(file, line, "%s\n  left:  %s\n  right: %s", text, a ? a : "(null)", b ? b : "(null)");
 }
 
 void test_check_ok(const char *file, int line, const char *text, long long result)

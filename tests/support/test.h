@@ -109,8 +109,8 @@ struct test_value {
     double d;
 };
 
-void test_compare(const char *file, int line, const char *text, const char *op,
-                  struct test_value a, struct test_value b);
+void test_compare(const char *file, int line, const char *text, const char *op, struct test_value a,
+                  struct test_value b);
 void test_compare_str(const char *file, int line, const char *text, const char *a, const char *b);
 void test_check_ok(const char *file, int line, const char *text, long long result);
 
@@ -158,16 +158,16 @@ template <typename T> struct test_value test_value_of(T *value)
 
 #define CHECK(condition)                                                                           \
     ((condition) ? (void)0 : test_fail(__FILE__, __LINE__, "CHECK(%s)", #condition))
-#define CHECK_EQ(a, b)  TEST__COMPARE(a, ==, b)
-#define CHECK_NE(a, b)  TEST__COMPARE(a, !=, b)
-#define CHECK_LT(a, b)  TEST__COMPARE(a, <, b)
-#define CHECK_LE(a, b)  TEST__COMPARE(a, <=, b)
-#define CHECK_GT(a, b)  TEST__COMPARE(a, >, b)
-#define CHECK_GE(a, b)  TEST__COMPARE(a, >=, b)
+#define CHECK_EQ(a, b) TEST__COMPARE(a, ==, b)
+#define CHECK_NE(a, b) TEST__COMPARE(a, !=, b)
+#define CHECK_LT(a, b) TEST__COMPARE(a, <, b)
+#define CHECK_LE(a, b) TEST__COMPARE(a, <=, b)
+#define CHECK_GT(a, b) TEST__COMPARE(a, >, b)
+#define CHECK_GE(a, b) TEST__COMPARE(a, >=, b)
 #define CHECK_STR(a, b) test_compare_str(__FILE__, __LINE__, #a " is " #b, a, b)
 /// For calls that return 0 or more, or a negative errno.
-#define CHECK_OK(call)  test_check_ok(__FILE__, __LINE__, #call, call)
-#define FAIL(...)       test_fail(__FILE__, __LINE__, __VA_ARGS__)
-#define SKIP(reason)    test_skip(reason)
+#define CHECK_OK(call) test_check_ok(__FILE__, __LINE__, #call, call)
+#define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define SKIP(reason) test_skip(reason)
 
 #endif
