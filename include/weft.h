@@ -1,0 +1,13 @@
+// weft.h - everything weft offers.
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <weft/base.h>
+#include <weft/future.h>
+#include <weft/runtime.h>
+#include <weft/scope.h>
+#include <weft/sim.h>
+#include <weft/task.h>
+#include <weft/time.h>
+
+#endif

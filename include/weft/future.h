@@ -1,0 +1,136 @@
+// weft/future.h - stackless tasks: a struct with a poll function, and the wakers that drive it.
+//
+// A future is polled until it is READY. When it returns PENDING it has arranged for a clone of the
+// waker to be woken. There is no silent drop: cancelling is a request, and the owner keeps polling
+// until READY, because the kernel may still own a buffer inside it.
+#ifndef WEFT_FUTURE_H
+#define WEFT_FUTURE_H
+
+#include <weft/base.h>
+#include <weft/task.h>
+#include <weft/time.h>
+
+WEFT_BEGIN_DECLS
+
+typedef struct weft_waker weft_waker;
+
+/// What a waker does. The library supplies one for its own tasks; a foreign event loop that wants
+/// to drive a future supplies its own. All four may be called from any thread and must not block.
+struct weft_waker_vtable {
+    void (*clone)(weft_waker *copy, const weft_waker *waker); ///< makes an owned copy
+    void (*wake)(weft_waker *waker);                          ///< wakes and drops
+    void (*wake_by_ref)(const weft_waker *waker);             ///< wakes and keeps
+    void (*drop)(weft_waker *waker);
+};
+
+/// Two words: how to wake, and whom.
+struct weft_waker {
+    const struct weft_waker_vtable *vtable;
+    void *data;
+};
+
+/// Makes `*copy` an owned waker for the same task. End it with weft_waker_wake() or _drop().
+static inline void weft_waker_clone(weft_waker *copy, const weft_waker *waker)
+{
+    waker->vtable->clone(copy, waker);
+}
+
+/// Wakes the task and gives the waker back.
+static inline void weft_waker_wake(weft_waker *waker)
+{
+    waker->vtable->wake(waker);
+}
+
+/// Wakes the task and keeps the waker.
+static inline void weft_waker_wake_by_ref(const weft_waker *waker)
+{
+    waker->vtable->wake_by_ref(waker);
+}
+
+/// Gives the waker back without waking.
+static inline void weft_waker_drop(weft_waker *waker)
+{
+    waker->vtable->drop(waker);
+}
+
+/// An owned waker for the running task.
+///
+/// Call from:  a task.
+/// Errors:     -EPERM  outside a task; `*waker` is then zeroed
+WEFT_API WEFT_MUST_CHECK int weft_waker_self(weft_waker *waker);
+
+/// Parks the calling virtual thread until it is woken (by a waker, or spuriously), unless it was
+/// woken since it last ran. The building block for blocking on anything; always call it in a loop.
+///
+/// Call from:  a virtual thread.
+/// Errors:     -ETIMEDOUT  `deadline` passed
+///             -ECANCELED  the task or a scope around it was cancelled
+///             -EPERM      not called from a virtual thread
+WEFT_API int weft_park(weft_time deadline);
+
+/// What poll says.
+enum weft_poll {
+    WEFT_PENDING, ///< a clone of the waker will be woken when polling makes sense again
+    WEFT_READY,   ///< `result` is set; never poll again
+};
+
+struct weft_future;
+typedef enum weft_poll (*weft_poll_fn)(struct weft_future *future, weft_waker *waker);
+/// Asks the future to end soon; it still has to be polled until READY. May be called once.
+typedef void (*weft_cancel_fn)(struct weft_future *future);
+
+/// The first member of every future.
+struct weft_future {
+    weft_poll_fn poll;
+    weft_cancel_fn cancel;
+    int64_t result; ///< valid once READY
+    uint64_t opaque;
+};
+
+/// Prepares a future. `cancel` may be NULL if the future always ends soon by itself.
+WEFT_API void weft_future_init(struct weft_future *future, weft_poll_fn poll,
+                               weft_cancel_fn cancel);
+
+/// Runs a future as a task of its own, in the runtime's root scope. The storage stays the caller's
+/// and must live until the task has ended. Joining gives `result` (cut to int). `task` may be NULL
+/// for a detached one. `attr->stack_size_bytes` is ignored; futures are always migratable.
+///
+/// Call from:  a task or a timer function. Foreign threads use weft_runtime_spawn_future().
+/// Errors:     as weft_spawn_at()
+WEFT_API WEFT_MUST_CHECK int weft_spawn_future_at(weft_task **task, struct weft_future *future,
+                                                  const struct weft_attr *attr, const char *file,
+                                                  int line);
+/// weft_spawn_future(&task, &future, attr): weft_spawn_future_at() with the spawn site filled in.
+#define weft_spawn_future(task, future, attr)                                                      \
+    weft_spawn_future_at((task), (future), (attr), __FILE__, __LINE__)
+
+/// Parks the calling virtual thread until the future is ready, and returns its result. If the
+/// deadline passes or the task is cancelled first, the future is cancelled and awaited: when this
+/// returns, the future is READY and its storage is the caller's, whatever the outcome.
+///
+/// Call from:  a virtual thread.
+/// Returns:    the future's `result`; if the deadline passed and the future gave -ECANCELED:
+///             -ETIMEDOUT; -EPERM outside a virtual thread (the future was not polled)
+WEFT_API int64_t weft_await(struct weft_future *future, weft_time deadline);
+
+/// Leaf future for time; embed it, caller-owned, opaque.
+struct weft_sleep {
+    uint64_t opaque[20];
+};
+
+/// Prepares a sleep until `when`.
+WEFT_API void weft_sleep_init(struct weft_sleep *sleep, weft_time when);
+
+/// READY once `when` has come, or once it was cancelled: see weft_sleep_result(). From a foreign
+/// thread the timer lives in weft_runtime_default().
+WEFT_API enum weft_poll weft_sleep_poll(struct weft_sleep *sleep, weft_waker *waker);
+
+/// Asks the sleep to end at once with -ECANCELED; poll it until READY.
+WEFT_API void weft_sleep_cancel(struct weft_sleep *sleep);
+
+/// After READY: 0, or -ECANCELED.
+WEFT_API int weft_sleep_result(const struct weft_sleep *sleep);
+
+WEFT_END_DECLS
+
+#endif

@@ -1,0 +1,151 @@
+// weft/runtime.h - starting and stopping: carriers, options, logging, task dumps.
+#ifndef WEFT_RUNTIME_H
+#define WEFT_RUNTIME_H
+
+#include <weft/base.h>
+#include <weft/future.h>
+#include <weft/task.h>
+#include <weft/time.h>
+
+WEFT_BEGIN_DECLS
+
+/// Where the library gets small memory from. All three are set, or none. Called from any thread.
+struct weft_allocator {
+    void *(*alloc)(void *ctx, size_t size_bytes, size_t align); ///< NULL when exhausted
+    void (*free)(void *ctx, void *memory, size_t size_bytes);
+    void *ctx;
+};
+
+/// Where stacks come from: address space in large aligned pieces, readable, writable, zeroed and
+/// lazily committed. Called from any thread; a piece is given back when its runtime is destroyed.
+struct weft_stack_provider {
+    int (*map)(void *ctx, void **base, size_t size_bytes, size_t align); ///< 0 or negative errno
+    void (*unmap)(void *ctx, void *base, size_t size_bytes);
+    void *ctx;
+};
+
+enum weft_log_level {
+    WEFT_LOG_ERROR = 1,
+    WEFT_LOG_WARN,
+    WEFT_LOG_INFO,
+    WEFT_LOG_DEBUG,
+};
+
+/// Receives every message of the library; `message` is one line without its end. The default
+/// writes to standard error. Called from any thread; must not call weft.
+typedef void (*weft_log_fn)(void *ctx, enum weft_log_level level, const char *module,
+                            const char *message);
+
+/// Which driver waits for the kernel.
+enum weft_io {
+    WEFT_IO_AUTO = 0, ///< io_uring if a real round trip works, else epoll
+    WEFT_IO_URING,
+    WEFT_IO_EPOLL,
+};
+
+/// Settings of a runtime. Initialise with WEFT_OPTIONS_INIT or weft_options_init(). A field left at
+/// zero takes its environment variable, and without one its default. Bad values, in the struct or
+/// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
+/// allowed.
+struct weft_options {
+    size_t size;              ///< sizeof(struct weft_options)
+    int carriers;             ///< WEFT_CARRIERS: 1..1024; default: usable CPUs, capped by the cgroup
+    enum weft_io io;          ///< WEFT_IO: auto, uring, epoll
+    weft_time quantum_ns;     ///< WEFT_QUANTUM_US: 1..1000000; time slice between polls; 50 us
+    weft_time idle_spin_ns;   ///< WEFT_SPIN_US: 0..1000000; spin this long before sleeping; 0
+    weft_time grace_ns;       ///< WEFT_GRACE_MS: 0..3600000; time to end after a cancel; 10 s
+    size_t stack_size_bytes;  ///< WEFT_STACK_KB: 128..1048576, a power of two; 256 KiB
+    int stack_cache;          ///< WEFT_STACK_CACHE: 1..1000000; idle stacks kept per carrier; 1024
+    enum weft_log_level log_level; ///< WEFT_LOG: error, warn, info, debug; warn
+    const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
+    const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
+    weft_log_fn log;                                  ///< NULL: standard error
+    void *log_ctx;
+};
+#define WEFT_OPTIONS_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, (enum weft_log_level)0, NULL, \
+            NULL, NULL, NULL                                                                       \
+    }
+
+/// Fills `options` with "everything by default".
+WEFT_API void weft_options_init(struct weft_options *options);
+
+/// Runs `fn(arg)` as the first virtual thread of a fresh runtime and returns its result when it is
+/// over and everything it started has ended. When `fn` returns, the root scope is cancelled and the
+/// grace period runs. `options` may be NULL.
+///
+/// Call from:  a plain OS thread; it sleeps meanwhile.
+/// Errors:     -EDEADLK  called from inside a task
+///             -EINVAL   a bad option or WEFT_* variable (the log says which and what is allowed)
+///             -ENOMEM, -EAGAIN, -EMFILE, ...  the runtime could not be made
+///             -EBUSY    tasks did not end within the grace period: they are dumped by name to the
+///                       log and their memory is kept
+WEFT_API int weft_run(weft_fn fn, void *arg, const struct weft_options *options);
+
+/// Makes a runtime with running carriers and nothing to do.
+///
+/// Call from:  anywhere.
+/// Errors:     as weft_run(); `*runtime` is then NULL
+WEFT_API WEFT_MUST_CHECK int weft_runtime_create(weft_runtime **runtime,
+                                                 const struct weft_options *options);
+
+/// Starts `fn(arg)` in the runtime's root scope. `task` and `attr` may be NULL; WEFT_PLACE_CURRENT
+/// means round robin from a thread that is not one of the runtime's carriers.
+///
+/// Call from:  any thread.
+/// Errors:     -ENOMEM, -EINVAL
+///             -ECANCELED  the runtime is shutting down
+///             -ENOTSUP    from a foreign thread into a simulated runtime
+///             -ESRCH      the runtime belongs to the parent of this forked process
+WEFT_API int weft_runtime_spawn_at(weft_task **task, weft_runtime *runtime, weft_fn fn, void *arg,
+                                   const struct weft_attr *attr, const char *file, int line);
+#define weft_runtime_spawn(task, runtime, fn, arg, attr)                                           \
+    weft_runtime_spawn_at((task), (runtime), (fn), (arg), (attr), __FILE__, __LINE__)
+
+/// weft_spawn_future_at() into a given runtime, from any thread.
+WEFT_API int weft_runtime_spawn_future_at(weft_task **task, weft_runtime *runtime,
+                                          struct weft_future *future, const struct weft_attr *attr,
+                                          const char *file, int line);
+#define weft_runtime_spawn_future(task, runtime, future, attr)                                     \
+    weft_runtime_spawn_future_at((task), (runtime), (future), (attr), __FILE__, __LINE__)
+
+/// Cancels the root scope and waits until every task has ended or `grace_ns` has passed. A second
+/// call waits again, so a caller may be patient in steps.
+///
+/// Call from:  a plain OS thread.
+/// Errors:     -EBUSY    tasks are left; they were dumped by name to the log
+///             -EDEADLK  called from one of the runtime's own tasks
+///             -ESRCH    after fork
+WEFT_API int weft_runtime_shutdown(weft_runtime *runtime, weft_time grace_ns);
+
+/// Stops the carriers and frees the runtime, shutting it down with its grace period first if that
+/// was not done. If tasks are left their memory and the carriers are kept. NULL is fine.
+///
+/// Call from:  a plain OS thread.
+/// Errors:     as weft_runtime_shutdown()
+WEFT_API int weft_runtime_destroy(weft_runtime *runtime);
+
+/// The process's own runtime for libraries, made at the first call with default options and kept
+/// until the process ends. NULL if it could not be made; the log says why.
+WEFT_API weft_runtime *weft_runtime_default(void);
+
+/// The runtime of the calling task, or NULL.
+WEFT_API weft_runtime *weft_runtime_current(void);
+
+/// The driver in use: "uring", "epoll" or "sim".
+WEFT_API const char *weft_runtime_driver(const weft_runtime *runtime);
+
+/// How many carriers the runtime has.
+WEFT_API int weft_runtime_carriers(const weft_runtime *runtime);
+
+/// Writes one line for every task of every runtime: id, name, state, carrier, what it waits for and
+/// since when, spawn site, stack. The program keeps running; the picture is of no single moment.
+///
+/// Call from:  any thread, with a descriptor that takes blocking writes.
+/// Errors:     what write(2) says
+WEFT_API int weft_dump_tasks(int fd);
+
+WEFT_END_DECLS
+
+#endif

@@ -1,0 +1,152 @@
+// weft/task.h - virtual threads: spawn, join, cancel, yield, and what a task knows about itself.
+#ifndef WEFT_TASK_H
+#define WEFT_TASK_H
+
+#include <weft/base.h>
+#include <weft/time.h>
+
+WEFT_BEGIN_DECLS
+
+/// Where a new task starts.
+enum weft_place {
+    WEFT_PLACE_CURRENT = 0, ///< on the caller's carrier; from a foreign thread: round robin
+    WEFT_PLACE_CARRIER,     ///< on carrier number `weft_attr.carrier`
+    WEFT_PLACE_SPREAD,      ///< round robin over all carriers
+};
+
+/// Settings of a new task. Zero means the default everywhere but in `size`; initialise with
+/// WEFT_ATTR_INIT or weft_attr_init().
+struct weft_attr {
+    size_t size;             ///< sizeof(struct weft_attr)
+    const char *name;        ///< copied, cut to 31 bytes; NULL: the function has no name
+    size_t stack_size_bytes; ///< address space of its stack, guard included; 0: the runtime's default
+    enum weft_place place;
+    int carrier;      ///< with WEFT_PLACE_CARRIER
+    bool migratable;  ///< may move to another OS thread after it has started (mind thread-locals)
+    bool inherit;     ///< copies the task-local values of the spawning task
+};
+#define WEFT_ATTR_INIT                                                                             \
+    {                                                                                              \
+        sizeof(struct weft_attr), NULL, 0, WEFT_PLACE_CURRENT, 0, false, false                     \
+    }
+
+/// Fills `attr` with the defaults.
+WEFT_API void weft_attr_init(struct weft_attr *attr);
+
+/// Starts `fn(arg)` as a virtual thread of the caller's runtime, in its root scope, and stores a
+/// handle in `*task` before the new thread can run. The caller owns the handle and ends it with
+/// weft_join() or weft_task_release(). `attr` may be NULL.
+///
+/// Call from:  a task or a timer function. Foreign threads use weft_runtime_spawn().
+/// Errors:     -EPERM      not called from inside a runtime
+///             -ENOMEM     no memory or address space for the stack
+///             -EINVAL     bad attribute
+///             -ECANCELED  the runtime is shutting down
+/// On every error `*task` is NULL and `fn` does not run.
+WEFT_API WEFT_MUST_CHECK int weft_spawn_at(weft_task **task, weft_fn fn, void *arg,
+                                           const struct weft_attr *attr, const char *file,
+                                           int line);
+/// weft_spawn(&task, fn, arg, attr): weft_spawn_at() with the spawn site filled in.
+#define weft_spawn(task, fn, arg, attr) weft_spawn_at((task), (fn), (arg), (attr), __FILE__, __LINE__)
+
+/// Starts `fn(arg)` detached, in the runtime's root scope, on the caller's carrier.
+///
+/// Call from:  a task or a timer function. Foreign threads use weft_runtime_spawn().
+/// Errors:     as weft_spawn_at()
+WEFT_API WEFT_MUST_CHECK int weft_go_at(weft_fn fn, void *arg, const char *file, int line);
+/// weft_go(fn, arg): weft_go_at() with the spawn site filled in.
+#define weft_go(fn, arg) weft_go_at((fn), (arg), __FILE__, __LINE__)
+
+/// Waits until the task has ended, stores what it returned in `*result` (may be NULL) and releases
+/// the handle. On an error the handle is still the caller's. Not a cancellation point.
+///
+/// Call from:  any thread: a virtual thread parks, a foreign thread blocks.
+/// Errors:     -ETIMEDOUT  `deadline` passed; the handle is still valid
+///             -EDEADLK    a task cannot join itself
+///             -EPERM      called from a timer function or a future, which cannot wait
+///             -ESRCH      the task belongs to the parent of this forked process
+WEFT_API int weft_join(int *result, weft_task *task, weft_time deadline);
+
+/// Whether the task has ended.
+///
+/// Call from: any thread that owns a handle.
+WEFT_API bool weft_task_done(const weft_task *task);
+
+/// Asks the task to end: every call in it that can be cancelled returns -ECANCELED from now on,
+/// until it ends. Cancelling an ended task does nothing.
+///
+/// Call from:  any thread that owns a handle.
+WEFT_API void weft_task_cancel(weft_task *task);
+
+/// Takes one more reference, for another owner of the handle. Returns `task`.
+///
+/// Call from: any thread that owns a handle.
+WEFT_API weft_task *weft_task_retain(weft_task *task);
+
+/// Gives a handle back; the task itself goes on (this is also how to detach a task). NULL is fine.
+///
+/// Call from: any thread that owns a handle.
+WEFT_API void weft_task_release(weft_task *task);
+
+/// The running task, borrowed; NULL outside a task.
+WEFT_API weft_task *weft_self(void);
+
+/// A number that no other task of the runtime has or had; 0 for NULL.
+WEFT_API uint64_t weft_task_id(const weft_task *task);
+
+/// The name given at spawn, or "".
+WEFT_API const char *weft_task_name(const weft_task *task);
+
+/// Lets the other ready tasks of this carrier run first.
+///
+/// Call from:  a virtual thread.
+/// Errors:     -ECANCELED  the task or a scope around it was cancelled (it did yield)
+///             -EPERM      not called from a virtual thread
+WEFT_API int weft_yield(void);
+
+/// For loops that compute: yields if the task has used up its time slice or its operation budget,
+/// else costs a clock read.
+///
+/// Call from:  a virtual thread.
+/// Errors:     as weft_yield()
+WEFT_API int weft_checkpoint(void);
+
+/// -ECANCELED if the calling task or a scope around it (inside the innermost shield) was
+/// cancelled, else 0. Never yields. -EPERM outside a task.
+WEFT_API int weft_cancelled(void);
+
+/// The number of the carrier the caller runs on, or -1 outside.
+WEFT_API int weft_carrier_id(void);
+
+/// How many carriers the caller's runtime has, or 0 outside.
+WEFT_API int weft_carrier_count(void);
+
+/// Bytes of its stack that the task has ever touched, in whole pages (the control block included).
+/// -ENOTSUP for a future.
+///
+/// Call from: any thread that owns a handle, while the task's runtime exists.
+WEFT_API int64_t weft_task_stack_used(const weft_task *task);
+
+// ---------------------------------------------------------------------------------------------
+// Task-local values.
+
+/// A key for task-local values; one per use, usually a static variable.
+struct weft_local {
+    const char *name;           ///< shown in dumps; may be NULL
+    void (*destroy)(void *);    ///< called for a non-NULL value when its task ends; may be NULL
+    void *(*inherit)(void *);   ///< called at spawn with `attr.inherit` to copy a value for the
+                                ///< child; NULL: this key is not inherited
+};
+
+/// The calling task's value for `key`, or NULL.
+WEFT_API void *weft_local_get(const struct weft_local *key);
+
+/// Sets the calling task's value for `key`; NULL removes it (without calling destroy).
+///
+/// Call from:  a task.
+/// Errors:     -ENOMEM, -EPERM outside a task
+WEFT_API WEFT_MUST_CHECK int weft_local_set(const struct weft_local *key, void *value);
+
+WEFT_END_DECLS
+
+#endif

@@ -1,0 +1,47 @@
+// node.h - the link by which tasks, timers and operations stand in lanes, and the owner's FIFO.
+#ifndef WEFT_BASE_NODE_H
+#define WEFT_BASE_NODE_H
+
+#include "base/base.h"
+
+enum weft__node_kind {
+    WEFT__NODE_TASK,    ///< a task to run
+    WEFT__NODE_TIMER,   ///< a timer whose wish changed: read it and obey
+    WEFT__NODE_REQUEST, ///< a function to call on the carrier: struct weft__request
+};
+
+struct weft__node {
+    struct weft__node *next;
+    uint8_t kind;
+};
+
+/// A queue that only its owner touches. Empty when head is NULL; then tail is undefined.
+struct weft__fifo {
+    struct weft__node *head;
+    struct weft__node *tail;
+    size_t count;
+};
+
+static inline void weft__fifo_push(struct weft__fifo *fifo, struct weft__node *node)
+{
+    node->next = NULL;
+    if (fifo->head == NULL) {
+        fifo->head = node;
+    } else {
+        fifo->tail->next = node;
+    }
+    fifo->tail = node;
+    fifo->count++;
+}
+
+static inline struct weft__node *weft__fifo_pop(struct weft__fifo *fifo)
+{
+    struct weft__node *node = fifo->head;
+    if (node != NULL) {
+        fifo->head = node->next;
+        fifo->count--;
+    }
+    return node;
+}
+
+#endif

@@ -1,0 +1,44 @@
+// context.h - a saved point of execution with its own stack, and the switch between two of them.
+//
+// The sanitizers and valgrind are told about every switch; without them the fields for that do not
+// exist and weft__context_switch() is the assembly routine.
+#ifndef WEFT_TASK_CONTEXT_H
+#define WEFT_TASK_CONTEXT_H
+
+#include "base/base.h"
+#include "base/sanitizer.h"
+
+struct weft__context {
+    void *sp; // where the callee-saved registers were pushed; valid while not running
+#if WEFT__ASAN
+    void *fake_stack;
+    const void *stack_low;
+    size_t stack_size;
+#endif
+#if WEFT__TSAN
+    void *fiber;
+#endif
+#if WEFT__VALGRIND
+    unsigned valgrind_id;
+#endif
+};
+
+/// Prepares a context that, when first switched to, calls entry(arg) on the stack [low, high) with
+/// a clean floating-point environment. `entry` never returns: it ends with weft__context_exit().
+void weft__context_make(struct weft__context *context, void *low, void *high, void (*entry)(void *),
+                        void *arg);
+
+/// Prepares the context of the calling OS thread, so that others can switch back to it. Call on
+/// that thread, once, before the first switch away from it.
+void weft__context_adopt(struct weft__context *context);
+
+/// Saves the running context in `from` and continues `to`. Returns when somebody switches back.
+void weft__context_switch(struct weft__context *from, struct weft__context *to);
+
+/// The last switch of `from`: its stack will not be used again.
+WEFT__NORETURN void weft__context_exit(struct weft__context *from, struct weft__context *to);
+
+/// Ends what make or adopt began (sanitizer bookkeeping). Call from another context.
+void weft__context_forget(struct weft__context *context);
+
+#endif

@@ -1,0 +1,21 @@
+// host.h - what tasks need from the carrier under them. Declared here, implemented by sched/host.c,
+// so that this layer knows neither wheels nor lanes.
+#ifndef WEFT_TASK_HOST_H
+#define WEFT_TASK_HOST_H
+
+#include "task/task.h"
+
+/// The clock of the carrier that the task runs on.
+weft_time weft__host_now(struct weft__task *task);
+
+/// Parks the running virtual thread until it is woken. With a deadline it is woken at the latest
+/// when that has come; it may also be woken for nothing.
+void weft__host_park(struct weft__task *task, weft_time deadline);
+
+/// Arms, moves or (WEFT_FOREVER) disarms a timer in the wheel of the running task's home.
+void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when);
+
+/// Counts the end of a task that ran on `carrier`; the task's fields are still valid.
+void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier);
+
+#endif

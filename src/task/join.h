@@ -1,0 +1,16 @@
+// join.h - the end of a task, and waiting for it.
+#ifndef WEFT_TASK_JOIN_H
+#define WEFT_TASK_JOIN_H
+
+#include "task/task.h"
+
+/// Settles a task that has ended on `carrier`: tells its scope and its joiners, drops its own
+/// reference. Runs after the switch, off the task's stack.
+void weft__task_end(struct weft__task *task, struct weft__carrier *carrier);
+
+/// Waits until `task` is DONE; then `*result` is valid. `self` is the waiting task, or NULL for a
+/// foreign OS thread. 0 or -ETIMEDOUT. The caller has a reference on `task`.
+int weft__task_join(struct weft__task *task, struct weft__task *self, int *result,
+                    weft_time deadline);
+
+#endif

@@ -1,0 +1,72 @@
+// scope.h - scopes from the inside: a node in the tree of cancellation, and a counter of children.
+#ifndef WEFT_TASK_SCOPE_H
+#define WEFT_TASK_SCOPE_H
+
+#include <stdatomic.h>
+
+#include <weft/scope.h>
+
+#include "base/base.h"
+#include "base/lock.h"
+#include "base/timer.h"
+
+struct weft__task;
+struct weft__wait;
+
+/// The private layout of struct weft_scope. A runtime's root scope is one too: it has no owner, and
+/// the runtime counts and finds its children without a list.
+struct weft__scope {
+    // Fixed while open.
+    struct weft__scope *parent; // what is around it, across tasks; NULL for a root
+    struct weft__task *owner;   // NULL for a root
+    uint8_t policy;
+    bool shield;
+    bool open;
+
+    _Atomic int cause; // 0 until cancelled, then for good; anyone's
+
+    struct weft__lock lock;
+    // Under lock.
+    uint32_t live;
+    uint32_t failed;
+    int first_error;
+    struct weft__task *children;
+    struct weft__task *cursor; // the next child that a cancel in progress will visit
+    struct weft__wait *waiter; // the owner, joining
+
+    // The owner's.
+    struct weft__timer deadline;
+    struct weft_attr attr; // for children that bring none; size 0: not set
+};
+_Static_assert(sizeof(struct weft__scope) <= sizeof(struct weft_scope), "public size too small");
+
+static inline struct weft__scope *weft__scope_of(struct weft_scope *scope)
+{
+    return (struct weft__scope *)(void *)scope;
+}
+
+/// Opens a scope as the innermost of `owner`, which is the running task.
+void weft__scope_open(struct weft__scope *scope, struct weft__task *owner, int flags,
+                      weft_time deadline);
+
+/// Counts a new child. -ECANCELED if the scope was cancelled: then it is not counted.
+int weft__scope_enter(struct weft__scope *scope, struct weft__task *child);
+
+/// Lets a child's result decide the scope's fate by its policy. The child is still counted.
+void weft__scope_settle(struct weft__scope *scope, int result);
+
+/// A child is gone. The scope may vanish as soon as this is called for the last one.
+void weft__scope_leave(struct weft__scope *scope, struct weft__task *child);
+
+/// Cancels: sets the cause if there is none, tells children and owner. For a root scope the runtime
+/// tells the children.
+void weft__scope_cancel(struct weft__scope *scope, int cause);
+
+/// Whether the running task must stop: it, or a scope around it inside the innermost shield, was
+/// cancelled. Passes what it finds on to the task's own scopes. Nearly free unless told to look.
+bool weft__scope_cancelled(struct weft__task *task);
+
+/// Waits for all children and closes; the caller is the owner and this its innermost scope.
+int weft__scope_join(struct weft__scope *scope);
+
+#endif

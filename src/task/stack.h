@@ -1,0 +1,77 @@
+// stack.h - stacks for virtual threads: slabs, slots, guards, caches.
+//
+// A slab is a large aligned mapping cut into slots of one size (a power of two). The top of each
+// slot holds the control block of the thread that uses it; the stack grows down from there:
+//
+//     slot base                                                             slot end
+//     | guard 64 KiB | ............ stack ............ | block | colour gap |
+//                    ^ low                             ^ high = block address
+//
+// The colour gap (whole pages plus cache lines, never touched) differs from slot to slot, so that
+// thousands of stacks do not fight for the same cache and TLB sets.
+//
+// Memory is type-stable: a block's address is a block's address for as long as its runtime exists
+// (with the default provider: as long as the process does, because slabs go to a process-wide pool
+// for the next runtime). The task layer zeroes the block's state word before it gives a slot back,
+// and a page that was returned to the kernel reads as zero, so a late wake-up may look at the word
+// and finds "free". This file itself writes only the first 8 bytes of a free block (the link).
+#ifndef WEFT_TASK_STACK_H
+#define WEFT_TASK_STACK_H
+
+#include "base/base.h"
+
+struct weft_allocator;
+struct weft_stack_provider;
+struct weft__stack_pool;
+
+#define WEFT__STACK_GUARD_BYTES ((size_t)64 << 10)
+#define WEFT__STACK_MIN_BYTES ((size_t)128 << 10)
+#define WEFT__STACK_MAX_BYTES ((size_t)1 << 30)
+
+struct weft__stack_config {
+    const struct weft_allocator *allocator;
+    const struct weft_stack_provider *provider; ///< NULL: mmap
+    size_t block_bytes;                         ///< control block, at most 1024
+    int cache_slots;                            ///< idle slots a cache keeps, per size
+};
+
+/// What a carrier holds of idle slots of one size; the owner's alone. Zeroed means empty.
+struct weft__stack_cache {
+    void *free;   // blocks, linked through their first word
+    int count;
+};
+
+int weft__stack_pool_create(struct weft__stack_pool **pool,
+                            const struct weft__stack_config *config);
+
+/// Gives everything back. No slot is in use any more.
+void weft__stack_pool_destroy(struct weft__stack_pool *pool);
+
+/// Takes a slot of `size_bytes` (a power of two, MIN..MAX), from `cache` if it has one, else from
+/// the pool (refilling the cache by a batch). `cache` may be NULL for a thread without one. Only
+/// the pool's default size (the first ever asked for) is cached. Stores the address of the control
+/// block, whose bytes are stale or zero, and the low end of the usable stack.
+int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
+                     size_t size_bytes, void **block, void **low);
+
+/// Gives a slot back. An overfull cache returns a batch to the pool; slots that stay idle in the
+/// pool give their pages back to the kernel.
+void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
+                      size_t size_bytes);
+
+/// Empties a cache into the pool.
+void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_cache *cache);
+
+/// Calls visit(block, arg) for every slot that was ever taken; those now free have a zero word.
+/// Runs while others take and give. Stops early when visit returns non-zero, and returns that.
+int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *block, void *arg),
+                          void *arg);
+
+/// If `address` lies in a guard of one of this process's slabs, stores the block of that slot.
+/// Async-signal-safe.
+bool weft__stack_guard_hit(const void *address, void **block);
+
+/// Bytes between `high` and the lowest page of [low, high) that is resident; whole pages.
+int64_t weft__stack_touched(const void *low, const void *high);
+
+#endif

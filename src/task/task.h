@@ -1,0 +1,189 @@
+// task.h - what a scheduler runs: the control block, its state word, and who may touch what.
+//
+//   T1  Only weft__wake() makes a task runnable; only weft__run() runs one.
+//   T2  A task is in at most one lane, and only while ACTIVE and not running.
+//   T3  A control block is type-stable: a late wake may look at the word of a task that has ended,
+//       or whose block another task uses by now. The first finds DONE or zero and does nothing, the
+//       second wakes that task for nothing, which every wait has to bear anyway.
+//   T4  Whoever holds a counted reference keeps the block from being reused. The running task holds
+//       one itself, until it has ended.
+#ifndef WEFT_TASK_TASK_H
+#define WEFT_TASK_TASK_H
+
+#include <stdatomic.h>
+
+#include <weft/future.h>
+#include <weft/task.h>
+
+#include "base/base.h"
+#include "base/lock.h"
+#include "base/node.h"
+#include "base/timer.h"
+#include "task/context.h"
+
+struct weft__carrier;
+struct weft__scope;
+struct weft__wait;
+struct weft__local_value;
+
+// The state word.
+//
+//      63      32 31        8 7 6          5         4          3           2       1 0
+//     | unused   | refs:24   | | CANCELLED| JOINED  | DETACHED | LOOK      |NOTIFIED| life |
+//
+// life, with the function behind each arrow (all in word.c):
+//
+//     0 DONE or free --word_init--> ACTIVE --word_park--> IDLE --word_wake--> ACTIVE
+//                                   ACTIVE --word_finish--> DONE --last reference--> free (all zero)
+//
+// ACTIVE covers queued and running: a yield needs no atomic, a park one RMW, a wake one.
+#define WEFT__WORD_LIFE UINT64_C(0x3)
+#define WEFT__WORD_DONE UINT64_C(0)
+#define WEFT__WORD_IDLE UINT64_C(1)
+#define WEFT__WORD_ACTIVE UINT64_C(2)
+#define WEFT__WORD_NOTIFIED UINT64_C(0x4)   // woken while ACTIVE: do not park
+#define WEFT__WORD_LOOK UINT64_C(0x8)       // something around the task may be cancelled
+#define WEFT__WORD_DETACHED UINT64_C(0x10)  // nobody has a handle; for dumps
+#define WEFT__WORD_JOINED UINT64_C(0x20)    // somebody is or was waiting for the end
+#define WEFT__WORD_CANCELLED UINT64_C(0x40) // weft_task_cancel(): the task as a whole
+#define WEFT__WORD_REF UINT64_C(0x100)
+#define WEFT__WORD_REFS UINT64_C(0xffffff00)
+
+/// How the two kinds of task differ.
+struct weft__kind {
+    const char *name;
+    /// Runs the task until it parks, yields or ends; sets task->verdict.
+    void (*run)(struct weft__task *task, struct weft__context *from);
+    /// Gives the block back; the word is zero by now. `carrier` is where we run, or NULL.
+    void (*free)(struct weft__task *task, struct weft__carrier *carrier);
+};
+
+/// Where ready tasks go. The built-in policies and, later, user-written ones.
+struct weft_scheduler;
+struct weft_scheduler_ops {
+    void (*on_start)(struct weft_scheduler *self, struct weft__task *task);
+    void (*on_continue)(struct weft_scheduler *self, struct weft__task *task);
+};
+struct weft_scheduler {
+    const struct weft_scheduler_ops *ops;
+};
+
+/// Why a task stopped running.
+enum weft__verdict {
+    WEFT__YIELDED,
+    WEFT__PARKED,
+    WEFT__ENDED,
+};
+
+#define WEFT__TASK_NAME_BYTES 32
+
+struct weft__task {
+    // The hot line: what a scheduler touches for every run.
+    struct weft__node node;       // the lane's, while in one
+    _Atomic uint64_t word;        // anyone's, see above
+    struct weft__context context; // virtual threads: valid while not running
+    const struct weft__kind *kind;
+    struct weft_scheduler *sched;
+    struct weft__carrier *home; // fixed at first run unless movable
+    struct weft__scope *scope;  // innermost; the task's alone
+
+    // The task's own, and its carrier's between runs.
+    struct weft__context *return_to; // where a virtual thread switches back to
+    int saved_errno;
+    int result;
+    int16_t budget;     // operations left in this run
+    uint16_t in_flight; // timers and operations that home holds for it; > 0 binds it to home
+    uint8_t verdict;    // enum weft__verdict
+    bool movable;       // future, unstarted, or created migratable
+    bool migratable;
+    bool started;
+    struct weft__timer deadline; // one per task, re-armed lazily: it may fire for nothing
+
+    // Fixed at spawn; a visitor that holds a reference may read them.
+    uint64_t id;
+    weft_fn fn;
+    void *arg; // virtual thread: its argument; future: the struct weft_future
+    struct weft__runtime *runtime;
+    struct weft__scope *birth; // the scope it is a child of
+    const char *file;
+    int line;
+    void *stack_low;         // NULL for a future
+    size_t stack_size_bytes; // the whole slot
+    char name[WEFT__TASK_NAME_BYTES];
+
+    // Under birth->lock.
+    struct weft__task *sibling_next;
+    struct weft__task **sibling_link;
+
+    // Under join_lock.
+    struct weft__lock join_lock;
+    struct weft__wait *joiners;
+
+    // The task's own; a dump reads the first two without asking.
+    _Atomic(const char *) waits_for; // NULL: not blocked
+    _Atomic uint64_t waits_since;
+    struct weft__local_value *locals;
+};
+
+// word.c: the transitions. None of them queues anything.
+
+/// Makes a fresh, ACTIVE task visible to visitors, with `refs` references. Last step of a spawn.
+void weft__word_init(struct weft__task *task, unsigned refs, uint64_t flags);
+
+/// IDLE to ACTIVE: true, the caller must queue the task. ACTIVE: sets NOTIFIED. DONE: nothing.
+/// `flags` (LOOK, CANCELLED) are set along with it unless DONE.
+bool weft__word_wake(struct weft__task *task, uint64_t flags);
+
+/// Before a run: takes a notification that came while the task was queued.
+void weft__word_clear_notified(struct weft__task *task);
+
+/// After a run: ACTIVE to IDLE, true. False if the task was notified meanwhile: it stays ACTIVE.
+bool weft__word_park(struct weft__task *task);
+
+/// ACTIVE to DONE; returns the word before.
+uint64_t weft__word_finish(struct weft__task *task);
+
+/// Sets JOINED unless DONE; false if DONE.
+bool weft__word_join(struct weft__task *task);
+
+/// Counts one more reference; the caller has one.
+void weft__word_retain(struct weft__task *task);
+
+/// Counts one more reference if the block is in use; false if it is free.
+bool weft__word_try_retain(struct weft__task *task);
+
+/// Gives a reference back; true if it was the last: the word is zero now and the caller frees.
+bool weft__word_release(struct weft__task *task);
+
+static inline uint64_t weft__word_peek(const struct weft__task *task)
+{
+    return atomic_load_explicit(&task->word, memory_order_relaxed);
+}
+
+// run.c: the flow of a task.
+
+/// Makes the task runnable if it is not, and hands it to its scheduler. The only way to do so.
+void weft__wake(struct weft__task *task);
+
+/// weft__wake() for a task that has to look at its scopes; `flags` as for weft__word_wake().
+void weft__interrupt(struct weft__task *task, uint64_t flags);
+
+/// Runs an ACTIVE task and settles its state afterwards. True: it is still ready, the caller queues
+/// it again. `from` is the running OS thread's own context, `carrier` what runs it.
+bool weft__run(struct weft__task *task, struct weft__context *from, struct weft__carrier *carrier);
+
+/// Gives a counted reference back; `carrier` is where we run, or NULL.
+void weft__task_release(struct weft__task *task, struct weft__carrier *carrier);
+
+extern const struct weft__kind weft__kind_thread;
+extern const struct weft__kind weft__kind_future;
+
+// thread.c: the virtual-thread side of a switch.
+
+/// Switches from the running virtual thread back to its carrier.
+void weft__thread_leave(struct weft__task *task, enum weft__verdict verdict);
+
+/// The first function on a virtual thread's stack.
+void weft__thread_entry(void *task);
+
+#endif

@@ -1,0 +1,119 @@
+// word.c - the transitions of a task's state word. See task.h for the picture.
+//
+//   W1  A wake publishes: what the waker wrote before is visible to the run that the wake causes or
+//       cuts short. Hence every wake is an RMW with release, even when it changes nothing, and every
+//       reader of NOTIFIED that acts on it acquires. On the IDLE-to-ACTIVE edge the lane carries the
+//       order, and the waker acquires what the parking carrier wrote.
+//   W2  A park that fails leaves the task ACTIVE: the caller queues it again.
+//   W3  A zero word is a free block. Only weft__word_init() leaves that state.
+//   W4  DONE is final while references remain; the last release zeroes the word.
+//
+// Rejected: fetch_or for the wake (it would mark DONE and free blocks too, and dirty a page that was
+// given back to the kernel).
+// Locks: none. Checked by: tests/model (wake/run, join/exit), tests/unit/word_test.c.
+#include "base/assert.h"
+#include "task/task.h"
+
+void weft__word_init(struct weft__task *task, unsigned refs, uint64_t flags)
+{
+    uint64_t word = WEFT__WORD_ACTIVE | flags | (uint64_t)refs * WEFT__WORD_REF;
+    atomic_store_explicit(&task->word, word, memory_order_release);
+}
+
+bool weft__word_wake(struct weft__task *task, uint64_t flags)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    for (;;) {
+        uint64_t life = word & WEFT__WORD_LIFE;
+        if (life == WEFT__WORD_DONE) {
+            return false;
+        }
+        uint64_t next = (life == WEFT__WORD_IDLE)
+                            ? (word & ~WEFT__WORD_LIFE) | WEFT__WORD_ACTIVE | flags
+                            : word | WEFT__WORD_NOTIFIED | flags;
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, next, memory_order_acq_rel,
+                                                  memory_order_relaxed)) {
+            return life == WEFT__WORD_IDLE;
+        }
+    }
+}
+
+void weft__word_clear_notified(struct weft__task *task)
+{
+    if (weft__word_peek(task) & WEFT__WORD_NOTIFIED) {
+        atomic_fetch_and_explicit(&task->word, ~WEFT__WORD_NOTIFIED, memory_order_acquire);
+    }
+}
+
+bool weft__word_park(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    for (;;) {
+        weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
+        bool notified = (word & WEFT__WORD_NOTIFIED) != 0;
+        uint64_t next = notified ? word & ~WEFT__WORD_NOTIFIED
+                                 : (word & ~WEFT__WORD_LIFE) | WEFT__WORD_IDLE;
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, next, memory_order_acq_rel,
+                                                  memory_order_relaxed)) {
+            return !notified;
+        }
+    }
+}
+
+uint64_t weft__word_finish(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    for (;;) {
+        weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
+        uint64_t next = (word & ~(WEFT__WORD_LIFE | WEFT__WORD_NOTIFIED)) | WEFT__WORD_DONE;
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, next, memory_order_acq_rel,
+                                                  memory_order_relaxed)) {
+            return word;
+        }
+    }
+}
+
+bool weft__word_join(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    for (;;) {
+        if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
+            return false;
+        }
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            return true;
+        }
+    }
+}
+
+void weft__word_retain(struct weft__task *task)
+{
+    uint64_t word = atomic_fetch_add_explicit(&task->word, WEFT__WORD_REF, memory_order_relaxed);
+    weft_assert((word & WEFT__WORD_REFS) != 0);
+    weft_assert((word & WEFT__WORD_REFS) != WEFT__WORD_REFS);
+}
+
+bool weft__word_try_retain(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    while ((word & WEFT__WORD_REFS) != 0) {
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word + WEFT__WORD_REF,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft__word_release(struct weft__task *task)
+{
+    uint64_t word = atomic_fetch_sub_explicit(&task->word, WEFT__WORD_REF, memory_order_acq_rel);
+    weft_assert((word & WEFT__WORD_REFS) != 0);
+    if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
+        return false;
+    }
+    weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE);
+    atomic_store_explicit(&task->word, 0, memory_order_relaxed);
+    return true;
+}
