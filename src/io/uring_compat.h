@@ -1,0 +1,12 @@
+// uring_compat.h - io_uring constants newer than the liburing we build with (2.3, Linux 6.1).
+//
+// Each is tried at run time by whoever uses it, and each has a fallback named here.
+#ifndef WEFT_IO_URING_COMPAT_H
+#define WEFT_IO_URING_COMPAT_H
+
+/// Linux 6.13: io_uring_register(-1, this, sqe, 1) performs a MSG_RING operation at once, from a
+/// thread that needs no ring. An enum in newer headers, so it gets a name of its own.
+/// Fallback: an eventfd that the ring polls.
+#define WEFT__REGISTER_SEND_MSG_RING 31u
+
+#endif
