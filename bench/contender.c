@@ -1,5 +1,4 @@
 // contender.c - the child's side of the protocol in contender.h.
-#define _GNU_SOURCE
 #include "contender.h"
 
 #include <sched.h>
@@ -40,6 +39,25 @@ int contender_cpus(int *cpus, int want)
     return found;
 }
 
+void contender_memory(struct contender_memory *out)
+{
+    char line[256];
+    double kilobytes;
+    *out = (struct contender_memory){ 0 };
+    FILE *f = fopen("/proc/self/status", "re");
+    if (f == NULL) {
+        return;
+    }
+    while (fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "VmRSS: %lf", &kilobytes) == 1) {
+            out->resident_bytes = kilobytes * 1024;
+        } else if (sscanf(line, "VmPTE: %lf", &kilobytes) == 1) {
+            out->page_table_bytes = kilobytes * 1024;
+        }
+    }
+    fclose(f);
+}
+
 void contender_add(struct contender_result *out, const char *metric, double value)
 {
     if (out->used == CONTENDER_METRICS_MAX) {
@@ -56,7 +74,7 @@ int contender_serve(const struct contender_bench *bench, uint64_t count)
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
     while (fgets(line, sizeof line, stdin) != NULL) {
-        struct contender_result result = {0};
+        struct contender_result result = { 0 };
         int rc = bench->run(&result, count);
         if (rc < 0) {
             printf("skip: %s\n", strerror(-rc));
@@ -70,15 +88,11 @@ int contender_serve(const struct contender_bench *bench, uint64_t count)
     return 0;
 }
 
-int contender_main(int argc, char **argv, const struct contender_bench *benches)
+int contender_main(const char *name, const char *count, const struct contender_bench *benches)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: %s BENCH COUNT\n", argv[0]);
-        return 2;
-    }
     for (; benches->name != NULL; benches++) {
-        if (strcmp(benches->name, argv[1]) == 0) {
-            return contender_serve(benches, strtoull(argv[2], NULL, 10));
+        if (strcmp(benches->name, name) == 0) {
+            return contender_serve(benches, strtoull(count, NULL, 10));
         }
     }
     puts("skip: no such benchmark");

@@ -10,6 +10,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define CONTENDER_METRICS_MAX 8
 
 struct contender_result {
@@ -32,14 +36,59 @@ void contender_add(struct contender_result *out, const char *metric, double valu
 /// Serves `bench` until the end of the input. Returns the exit code of the process.
 int contender_serve(const struct contender_bench *bench, uint64_t count);
 
-/// Finds `argv[1]` in `benches` (ended by a NULL name) and serves it.
-int contender_main(int argc, char **argv, const struct contender_bench *benches);
+/// Finds `name` in `benches` (ended by a NULL name) and serves it.
+int contender_main(const char *name, const char *count, const struct contender_bench *benches);
 
-/// Nanoseconds of CLOCK_MONOTONIC and of this thread's or process's CPU time.
+/// Nanoseconds of CLOCK_MONOTONIC and of this process's CPU time.
 double contender_now_ns(void);
 double contender_cpu_ns(void);
 
 /// The first `want` CPUs this process may run on. Returns how many there are, at most `want`.
 int contender_cpus(int *cpus, int want);
+
+struct contender_memory {
+    double resident_bytes, page_table_bytes;
+};
+
+/// What the process occupies now, from /proc.
+void contender_memory(struct contender_memory *out);
+
+// What the peers in other languages repeat, so that all of them do the same work.
+
+#define CONTENDER_SEED 88172645463325252u
+
+/// The next pseudo-random delay, between one minute and 61 minutes: it never comes.
+static inline uint64_t contender_delay_ns(uint64_t *random)
+{
+    uint64_t x = *random;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    *random = x;
+    return 60000000000u + x % 3600000000000u;
+}
+
+/// Walks over all of 0..count-1 in an order that caches do not guess; count > 7919.
+static inline uint64_t contender_step(uint64_t at, uint64_t count)
+{
+    at += 7919;
+    return at >= count ? at - count : at;
+}
+
+/// How long to sleep so that `count` tasks all sleep before the first is woken.
+static inline uint64_t contender_herd_ns(uint64_t count)
+{
+    return 500000000u + count * 12000;
+}
+
+/// How far off an instant must be so that `count` timers are armed before it comes.
+static inline uint64_t contender_burst_ns(uint64_t count)
+{
+    return 200000000u + count * 2500;
+}
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,8 +19,8 @@ struct wake_mechanism {
     void (*wake)(struct wake_pair *pair, int to);  // called by the other side
     void (*wait)(struct wake_pair *pair, int me);
     void (*flush)(struct wake_pair *pair, int me); // may be NULL; sends what wake left queued
-    void (*close)(struct wake_pair *pair); // after both threads have ended
-    unsigned ring_flags; // io_uring mechanisms only
+    void (*close)(struct wake_pair *pair);         // after both threads have ended
+    unsigned ring_flags;                           // io_uring mechanisms only
 };
 
 struct wake_pair {
@@ -44,7 +44,10 @@ extern const struct wake_mechanism wake_uring_poll_defer, wake_uring_poll_coop,
 extern const struct wake_mechanism *const wake_mechanisms[];
 
 /// Runs `count` round trips between `cpu[0]` and `cpu[1]`. Returns 0 or a negative errno.
-int wake_measure(struct wake_result *out, const struct wake_mechanism *mechanism,
-                 const int cpu[2], unsigned count);
+int wake_measure(struct wake_result *out, const struct wake_mechanism *mechanism, const int cpu[2],
+                 unsigned count);
+
+/// Serves one mechanism by the protocol of contender.h. False if there is none of that name.
+bool wake_serve(const char *mechanism, const char *count);
 
 #endif

@@ -2,7 +2,6 @@
 //
 //     floor-wake                  all mechanisms in turn, medians, a Markdown table
 //     floor-wake MECHANISM COUNT  the protocol of contender.h
-#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,24 +13,6 @@
 #define TABLE_ROUNDS 15
 #define TABLE_TRIPS 2000
 #define MECHANISMS_MAX 32
-
-static const struct wake_mechanism *chosen;
-
-static int run(struct contender_result *out, uint64_t count)
-{
-    int cpus[2];
-    if (contender_cpus(cpus, 2) < 2) {
-        return -EOPNOTSUPP; // needs two CPUs
-    }
-    struct wake_result r;
-    int rc = wake_measure(&r, chosen, cpus, (unsigned)count);
-    if (rc < 0) {
-        return rc;
-    }
-    contender_add(out, "round_trip_ns", r.round_trip_ns);
-    contender_add(out, "cpu_ns_per_wake", r.cpu_ns);
-    return 0;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -60,7 +41,7 @@ static int table(void)
     }
     for (unsigned round = 0; round < TABLE_ROUNDS; round++) {
         for (unsigned i = 0; wake_mechanisms[i] != NULL; i++) {
-            struct wake_result r = {0};
+            struct wake_result r = { 0 };
             if (samples[i].error == 0) {
                 samples[i].error = wake_measure(&r, wake_mechanisms[i], cpus, TABLE_TRIPS);
             }
@@ -89,15 +70,7 @@ int main(int argc, char **argv)
     if (argc == 1) {
         return table();
     }
-    if (argc == 3) {
-        for (unsigned i = 0; wake_mechanisms[i] != NULL; i++) {
-            if (strcmp(wake_mechanisms[i]->name, argv[1]) == 0) {
-                struct contender_bench bench = {argv[1], run};
-                chosen = wake_mechanisms[i];
-                return contender_serve(&bench, strtoull(argv[2], NULL, 10));
-            }
-        }
-        puts("skip: no such mechanism");
+    if (argc == 3 && wake_serve(argv[1], argv[2])) {
         return 0;
     }
     fprintf(stderr, "usage: %s [MECHANISM COUNT]\n", argv[0]);

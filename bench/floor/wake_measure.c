@@ -1,5 +1,4 @@
 // wake_measure.c - passes a token between two pinned threads and times it.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,6 +13,7 @@ const struct wake_mechanism *const wake_mechanisms[] = {
     &wake_eventfd_read,
     &wake_eventfd_epoll,
     &wake_eventfd_epoll_et,
+#if WEFT_HAVE_URING
     &wake_uring_poll_defer,
     &wake_uring_poll_coop,
     &wake_uring_read_defer,
@@ -23,6 +23,7 @@ const struct wake_mechanism *const wake_mechanisms[] = {
     &wake_sync_msg_defer,
     &wake_sync_msg_coop,
     &wake_ring_eventfd,
+#endif
     NULL,
 };
 
@@ -109,10 +110,10 @@ static void *player_main(void *arg)
     return NULL;
 }
 
-int wake_measure(struct wake_result *out, const struct wake_mechanism *mechanism,
-                 const int cpu[2], unsigned count)
+int wake_measure(struct wake_result *out, const struct wake_mechanism *mechanism, const int cpu[2],
+                 unsigned count)
 {
-    struct wake_pair pair = {.mechanism = mechanism};
+    struct wake_pair pair = { .mechanism = mechanism };
     int rc = mechanism->open(&pair);
     if (rc < 0) {
         return rc;
@@ -122,9 +123,12 @@ int wake_measure(struct wake_result *out, const struct wake_mechanism *mechanism
     struct player players[2];
     pthread_t threads[2];
     for (int i = 0; i < 2; i++) {
-        players[i] = (struct player){.pair = &pair, .barrier = &barrier, .me = i, .cpu = cpu[i],
-                                     .count = count,
-                                     .errors = {&players[0].error, &players[1].error}};
+        players[i] = (struct player){ .pair = &pair,
+                                      .barrier = &barrier,
+                                      .me = i,
+                                      .cpu = cpu[i],
+                                      .count = count,
+                                      .errors = { &players[0].error, &players[1].error } };
     }
     for (int i = 0; i < 2; i++) {
         if (pthread_create(&threads[i], NULL, player_main, &players[i]) != 0) {
@@ -137,7 +141,7 @@ int wake_measure(struct wake_result *out, const struct wake_mechanism *mechanism
     pthread_barrier_destroy(&barrier);
     mechanism->close(&pair);
     rc = players[0].error < 0 ? players[0].error : players[1].error;
-    *out = (struct wake_result){players[0].round_trip_ns, players[0].wake_call_ns,
-                                (players[0].cpu_ns + players[1].cpu_ns) / 2};
+    *out = (struct wake_result){ players[0].round_trip_ns, players[0].wake_call_ns,
+                                 (players[0].cpu_ns + players[1].cpu_ns) / 2 };
     return rc;
 }

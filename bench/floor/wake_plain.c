@@ -1,5 +1,4 @@
 // wake_plain.c - wake-ups without io_uring: shared memory, futex, eventfd, epoll.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -92,7 +91,7 @@ static int fds_open(struct wake_pair *pair, int eventfd_flags, uint32_t epoll_ev
     if (fds == NULL) {
         return -ENOMEM;
     }
-    *fds = (struct fds){{-1, -1}, {-1, -1}};
+    *fds = (struct fds){ { -1, -1 }, { -1, -1 } };
     pair->state = fds;
     for (int i = 0; i < 2; i++) {
         fds->event[i] = eventfd(0, EFD_CLOEXEC | eventfd_flags);
@@ -103,7 +102,7 @@ static int fds_open(struct wake_pair *pair, int eventfd_flags, uint32_t epoll_ev
             continue;
         }
         fds->epoll[i] = epoll_create1(EPOLL_CLOEXEC);
-        struct epoll_event event = {.events = epoll_events};
+        struct epoll_event event = { .events = epoll_events };
         if (fds->epoll[i] < 0 ||
             epoll_ctl(fds->epoll[i], EPOLL_CTL_ADD, fds->event[i], &event) < 0) {
             goto undo;

@@ -1,5 +1,4 @@
 // wake_uring.c - wake-ups of a thread that sleeps in io_uring_enter.
-#define _GNU_SOURCE
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -202,47 +201,82 @@ static void ring_eventfd_wait(struct wake_pair *pair, int me)
 const struct wake_mechanism wake_uring_poll_defer = {
     .name = "uring-poll-defer",
     .what = "eventfd write / multishot poll of it, DEFER_TASKRUN, never drained",
-    .attach = poll_attach, .wake = event_wake, .wait = ring_wait, .ring_flags = DEFER, COMMON,
+    .attach = poll_attach,
+    .wake = event_wake,
+    .wait = ring_wait,
+    .ring_flags = DEFER,
+    COMMON,
 };
 const struct wake_mechanism wake_uring_poll_coop = {
     .name = "uring-poll-coop",
     .what = "the same, COOP_TASKRUN",
-    .attach = poll_attach, .wake = event_wake, .wait = ring_wait, .ring_flags = COOP, COMMON,
+    .attach = poll_attach,
+    .wake = event_wake,
+    .wait = ring_wait,
+    .ring_flags = COOP,
+    COMMON,
 };
 const struct wake_mechanism wake_uring_read_defer = {
     .name = "uring-read-defer",
     .what = "eventfd write / re-armed read of it, DEFER_TASKRUN",
-    .attach = read_attach, .wake = event_wake, .wait = read_wait, .ring_flags = DEFER, COMMON,
+    .attach = read_attach,
+    .wake = event_wake,
+    .wait = read_wait,
+    .ring_flags = DEFER,
+    COMMON,
 };
 const struct wake_mechanism wake_msg_defer = {
     .name = "msg-defer",
     .what = "MSG_RING from the own ring, own enter; target DEFER_TASKRUN",
-    .attach = ring_attach, .wake = msg_wake, .wait = ring_wait, .ring_flags = DEFER, COMMON,
+    .attach = ring_attach,
+    .wake = msg_wake,
+    .wait = ring_wait,
+    .ring_flags = DEFER,
+    COMMON,
 };
 const struct wake_mechanism wake_msg_coop = {
     .name = "msg-coop",
     .what = "the same, target COOP_TASKRUN",
-    .attach = ring_attach, .wake = msg_wake, .wait = ring_wait, .ring_flags = COOP, COMMON,
+    .attach = ring_attach,
+    .wake = msg_wake,
+    .wait = ring_wait,
+    .ring_flags = COOP,
+    COMMON,
 };
 const struct wake_mechanism wake_msg_joined_defer = {
     .name = "msg-joined-defer",
     .what = "MSG_RING submitted by the same enter that waits, DEFER_TASKRUN",
-    .attach = ring_attach, .wake = msg_queue, .wait = ring_wait, .flush = msg_flush,
-    .ring_flags = DEFER, COMMON,
+    .attach = ring_attach,
+    .wake = msg_queue,
+    .wait = ring_wait,
+    .flush = msg_flush,
+    .ring_flags = DEFER,
+    COMMON,
 };
 const struct wake_mechanism wake_sync_msg_defer = {
     .name = "sync-msg-defer",
     .what = "io_uring_register(-1, SEND_MSG_RING), no own ring; target DEFER_TASKRUN",
-    .attach = sync_msg_attach, .wake = sync_msg_wake, .wait = ring_wait, .ring_flags = DEFER, COMMON,
+    .attach = sync_msg_attach,
+    .wake = sync_msg_wake,
+    .wait = ring_wait,
+    .ring_flags = DEFER,
+    COMMON,
 };
 const struct wake_mechanism wake_sync_msg_coop = {
     .name = "sync-msg-coop",
     .what = "the same, target COOP_TASKRUN",
-    .attach = sync_msg_attach, .wake = sync_msg_wake, .wait = ring_wait, .ring_flags = COOP, COMMON,
+    .attach = sync_msg_attach,
+    .wake = sync_msg_wake,
+    .wait = ring_wait,
+    .ring_flags = COOP,
+    COMMON,
 };
 const struct wake_mechanism wake_ring_eventfd = {
     .name = "ring-eventfd",
     .what = "sync MSG_RING / blocking read of the ring's registered eventfd, then enter",
-    .attach = ring_eventfd_attach, .wake = sync_msg_wake, .wait = ring_eventfd_wait,
-    .ring_flags = DEFER, COMMON,
+    .attach = ring_eventfd_attach,
+    .wake = sync_msg_wake,
+    .wait = ring_eventfd_wait,
+    .ring_flags = DEFER,
+    COMMON,
 };

@@ -1,0 +1,39 @@
+// contend.c - the contenders that are part of weft-bench itself: weft and the floors.
+#include "contend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "contender.h"
+#include "floor/switch.h"
+#include "floor/wake.h"
+#include "weft_bench.h"
+
+static const struct contender_bench benches[] = {
+    { "switch", weft_switch },
+    { "yield-2", weft_yield_2 },
+    { "yield-1000", weft_yield_1000 },
+    { "yield-10000", weft_yield_10000 },
+    { "spawn-one", weft_spawn_one },
+    { "spawn-1000", weft_spawn_1000 },
+    { "million", weft_million },
+    { "timers-one", weft_timers_one },
+    { "timers-among", weft_timers_among },
+    { "timers-fire", weft_timers_fire },
+    { "wake/uring", weft_wake_uring },
+    { "wake/epoll", weft_wake_epoll },
+    { "wake-spin/uring", weft_wake_spin },
+    { "floor/switch", floor_switch_plain_run },
+    { "floor/switch-fpu", floor_switch_fpu_run },
+    { NULL, NULL },
+};
+
+int contend(const char *name, const char *count)
+{
+    if (strncmp(name, "floor/", 6) == 0 && wake_serve(name + 6, count)) {
+        return 0;
+    }
+    return contender_main(name, count, benches);
+}

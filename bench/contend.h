@@ -1,0 +1,8 @@
+// contend.h - weft-bench as its own child.
+#ifndef WEFT_BENCH_CONTEND_H
+#define WEFT_BENCH_CONTEND_H
+
+/// Plays weft's or a floor's part in the benchmark `name`. Returns the exit code.
+int contend(const char *name, const char *count);
+
+#endif

@@ -1,0 +1,96 @@
+// suite.c - the table of everything weft-bench measures.
+//
+// Goals are those of the project: a ratio against a floor says how much weft may add, a ratio
+// against a peer how far it must be ahead.
+#include "suite.h"
+
+#include <stddef.h>
+
+#define MILLION 1000000
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, NULL, NULL, 0                                                                        \
+    }
+
+static const struct contender switch_pair[] = {
+    { "weft", NULL, "switch", 0 },
+    { "floor", NULL, "floor/switch", 1.3 },
+    { "floor-fpu", NULL, "floor/switch-fpu", 0 },
+    { "boost-fcontext", "boost", "fcontext", 0 },
+    { "boost-fiber", "boost", "fiber", 0 },
+    END,
+};
+
+#define TASK_CONTENDERS(bench, go_goal, tokio_goal)                                                \
+    {                                                                                              \
+        { "weft", NULL, bench, 0 }, { "go", "go", bench, go_goal },                                \
+            { "tokio", "tokio", bench, tokio_goal },                                               \
+            { "tokio-1-worker", "tokio", bench "/1-worker", tokio_goal }, END,                     \
+    }
+
+static const struct contender yield_2[] = TASK_CONTENDERS("yield-2", 0.333, 0.333);
+static const struct contender yield_1000[] = TASK_CONTENDERS("yield-1000", 1, 1);
+static const struct contender yield_10000[] = TASK_CONTENDERS("yield-10000", 1, 1);
+static const struct contender spawn_one[] = TASK_CONTENDERS("spawn-one", 0.5, 0.5);
+static const struct contender spawn_1000[] = TASK_CONTENDERS("spawn-1000", 0.5, 0.5);
+static const struct contender million[] = TASK_CONTENDERS("million", 0, 0);
+
+#define TIMER_CONTENDERS(bench)                                                                    \
+    {                                                                                              \
+        { "weft", NULL, bench, 0 }, { "go", "go", bench, 1 }, { "tokio", "tokio", bench, 1 },      \
+            { "libuv", "libuv", bench, 1 }, END,                                                   \
+    }
+
+static const struct contender timers_one[] = TIMER_CONTENDERS("timers-one");
+static const struct contender timers_among[] = TIMER_CONTENDERS("timers-among");
+static const struct contender timers_fire[] = TIMER_CONTENDERS("timers-fire");
+
+static const struct contender wake[] = {
+    { "weft-uring", NULL, "wake/uring", 0 },
+    { "weft-epoll", NULL, "wake/epoll", 0 },
+    { "futex", NULL, "floor/futex", 1.3 },
+    { "eventfd-read", NULL, "floor/eventfd-read", 1.3 },
+    { "eventfd-epoll", NULL, "floor/eventfd-epoll", 1.3 },
+    { "eventfd-epoll-et", NULL, "floor/eventfd-epoll-et", 1.3 },
+    { "uring-poll-defer", NULL, "floor/uring-poll-defer", 1.3 },
+    { "msg-defer", NULL, "floor/msg-defer", 1.3 },
+    { "msg-coop", NULL, "floor/msg-coop", 1.3 },
+    { "sync-msg-defer", NULL, "floor/sync-msg-defer", 1.3 },
+    { "sync-msg-coop", NULL, "floor/sync-msg-coop", 1.3 },
+    { "ring-eventfd", NULL, "floor/ring-eventfd", 1.3 },
+    END,
+};
+
+static const struct contender wake_spin[] = {
+    { "weft-uring", NULL, "wake-spin/uring", 0 },
+    { "spin", NULL, "floor/spin", 0 },
+    END,
+};
+
+const struct row suite_rows[] = {
+    { "switch", "switch", "raw context switch between two contexts", switch_pair, 20 * MILLION,
+      2 * MILLION, 0, 1, false, NULL, 0 },
+    { "yield", "yield-2", "2 tasks yield in turn", yield_2, 2 * MILLION, MILLION / 4, 0, 1, false,
+      NULL, 0 },
+    { "yield", "yield-1000", "1,000 tasks yield in turn", yield_1000, 2 * MILLION, MILLION / 4, 0,
+      1, false, NULL, 0 },
+    { "yield", "yield-10000", "10,000 tasks yield in turn", yield_10000, 2 * MILLION, MILLION / 4,
+      0, 1, false, NULL, 0 },
+    { "spawn", "spawn-one", "spawn a task and join it", spawn_one, MILLION / 2, MILLION / 20, 0, 1,
+      false, NULL, 0 },
+    { "spawn", "spawn-1000", "spawn 1,000 tasks, then join them", spawn_1000, MILLION / 2,
+      MILLION / 20, 0, 1, false, NULL, 0 },
+    { "million", "million", "sleeping tasks: memory of each, starting and waking all", million,
+      MILLION, MILLION / 10, 3, 1, true, "resident_bytes_per_task", 4.6 * 1024 },
+    { "timers", "timers-one", "arm a timer and cancel it, nothing else armed", timers_one, MILLION,
+      MILLION / 10, 0, 1, false, NULL, 0 },
+    { "timers", "timers-among", "arm, then cancel timers while a million others are armed",
+      timers_among, MILLION, MILLION / 10, 5, 1, false, "*", 0 },
+    { "timers", "timers-fire", "a million timers for one instant", timers_fire, MILLION,
+      MILLION / 10, 5, 1, false, "*", 0 },
+    { "wake", "wake", "wake a task asleep on another CPU, and back", wake, 5000, 1000, 0, 2, false,
+      NULL, 0 },
+    { "wake", "wake-spin", "the same while both sides spin before they sleep", wake_spin, 200000,
+      20000, 0, 2, false, NULL, 0 },
+    { NULL, NULL, NULL, NULL, 0, 0, 0, 0, false, NULL, 0 },
+};
