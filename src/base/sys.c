@@ -92,6 +92,17 @@ int weft__sys_eventfd(unsigned initial)
     return result_of(eventfd(initial, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
+int weft__sys_open_read(const char *path)
+{
+    return result_of(open(path, O_RDONLY | O_CLOEXEC));
+}
+
+int64_t weft__sys_read_at(int fd, void *data, size_t size_bytes, int64_t offset)
+{
+    ssize_t n = pread(fd, data, size_bytes, offset);
+    return n < 0 ? -errno : n;
+}
+
 int weft__sys_close(int fd)
 {
     return result_of(close(fd));
@@ -115,9 +126,9 @@ int weft__sys_write_all(int fd, const void *data, size_t size_bytes)
 
 int64_t weft__sys_read_file(const char *path, char *text, size_t size_bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = weft__sys_open_read(path);
     if (fd < 0) {
-        return -errno;
+        return fd;
     }
     size_t length = 0;
     int64_t rc = 0;

@@ -36,6 +36,8 @@ int weft__futex_wake(_Atomic uint32_t *word, int count);
 
 /// A non-blocking, close-on-exec eventfd.
 WEFT_MUST_CHECK int weft__sys_eventfd(unsigned initial);
+WEFT_MUST_CHECK int weft__sys_open_read(const char *path);
+int64_t weft__sys_read_at(int fd, void *data, size_t size_bytes, int64_t offset);
 int weft__sys_close(int fd);
 /// Writes everything, retrying short writes and EINTR. Async-signal-safe.
 int weft__sys_write_all(int fd, const void *data, size_t size_bytes);

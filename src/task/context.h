@@ -9,17 +9,20 @@
 #include "base/sanitizer.h"
 
 struct weft__context {
-    void *sp; // where the callee-saved registers were pushed; valid while not running
+    void *sp; // of the frame drawn in switch_*.S; valid while not running. First: assembly reads it
 #if WEFT__ASAN
     void *fake_stack;
     const void *stack_low;
     size_t stack_size;
+    void (*entry)(void *);
+    void *arg;
 #endif
 #if WEFT__TSAN
     void *fiber;
+    bool owns_fiber;
 #endif
 #if WEFT__VALGRIND
-    unsigned valgrind_id;
+    unsigned valgrind_id; // plus one; 0: not registered
 #endif
 };
 
@@ -32,13 +35,30 @@ void weft__context_make(struct weft__context *context, void *low, void *high, vo
 /// that thread, once, before the first switch away from it.
 void weft__context_adopt(struct weft__context *context);
 
+/// switch_*.S.
+void weft__switch(struct weft__context *from, struct weft__context *to);
+
 /// Saves the running context in `from` and continues `to`. Returns when somebody switches back.
+#if WEFT__ASAN || WEFT__TSAN
 void weft__context_switch(struct weft__context *from, struct weft__context *to);
+#else
+static inline void weft__context_switch(struct weft__context *from, struct weft__context *to)
+{
+    weft__switch(from, to);
+}
+#endif
 
 /// The last switch of `from`: its stack will not be used again.
 WEFT__NORETURN void weft__context_exit(struct weft__context *from, struct weft__context *to);
 
 /// Ends what make or adopt began (sanitizer bookkeeping). Call from another context.
 void weft__context_forget(struct weft__context *context);
+
+/// Fetches into the cache what a switch to `context` will read first.
+static inline void weft__context_prefetch(const struct weft__context *context)
+{
+    __builtin_prefetch(context->sp);
+    __builtin_prefetch((const char *)context->sp + WEFT__LINE);
+}
 
 #endif

@@ -44,7 +44,7 @@ struct weft__stack_cache {
 int weft__stack_pool_create(struct weft__stack_pool **pool,
                             const struct weft__stack_config *config);
 
-/// Gives everything back. No slot is in use any more.
+/// Gives everything back. No slot is in use any more; caches need not be drained first.
 void weft__stack_pool_destroy(struct weft__stack_pool *pool);
 
 /// Takes a slot of `size_bytes` (a power of two, MIN..MAX), from `cache` if it has one, else from
@@ -62,8 +62,10 @@ void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *c
 /// Empties a cache into the pool.
 void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_cache *cache);
 
-/// Calls visit(block, arg) for every slot that was ever taken; those now free have a zero word.
-/// Runs while others take and give. Stops early when visit returns non-zero, and returns that.
+/// Calls visit(block, arg) for every slot that was ever taken, except those whose pages went back
+/// to the kernel; the others that are free now have a zero word. Runs while others take and give,
+/// and may miss a slot that is just being taken. Stops early when visit returns non-zero, and
+/// returns that.
 int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *block, void *arg),
                           void *arg);
 
@@ -71,7 +73,8 @@ int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *bloc
 /// Async-signal-safe.
 bool weft__stack_guard_hit(const void *address, void **block);
 
-/// Bytes between `high` and the lowest page of [low, high) that is resident; whole pages.
+/// Bytes between `high` (rounded up) and the lowest page of [low, high) that was ever touched and
+/// not given back since; whole pages. A slot out of a cache still has the pages of its former users.
 int64_t weft__stack_touched(const void *low, const void *high);
 
 #endif
