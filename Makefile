@@ -11,8 +11,8 @@ export JOBS
 .NOTPARALLEL:
 SETUP    = $(MESON) setup $(@D) -Dwerror=$(WERROR)
 
-.PHONY: all run test check format asan tsan tiny model bench install deps deps-run deps-test deps-check \
-        deps-tsan deps-bench deps-aarch64 test-aarch64 clean help
+.PHONY: all run test check format asan tsan tiny model model-quick bench install deps deps-run \
+        deps-test deps-check deps-tsan deps-model deps-bench deps-aarch64 test-aarch64 clean help
 
 all: deps-run build/build.ninja ## release build in build/
 	@ninja -j$(JOBS) -C build
@@ -42,11 +42,15 @@ tiny: deps-test build-tiny/build.ninja ## tests with tiny queues, wheels and cac
 test-aarch64: deps-aarch64 build-aarch64/build.ninja ## cross-compiled tests under qemu-user, epoll only
 	@TEST_TIMEOUT=$${TEST_TIMEOUT:-240} tools/test-summary build-aarch64
 
-model: deps-test build/build.ninja ## model-check the lock-free protocols
-	@ninja -j$(JOBS) -C build model
+model: deps-model ## model-check the lock-free protocols, with mutants (model-quick: as CI does)
+	@tests/model/run
+
+model-quick: deps-model
+	@tests/model/run --quick
 
 bench: deps-bench build/build.ninja ## build and run weft-bench with the peers that Debian packages
 	@ninja -j$(JOBS) -C build weft-bench
+	@bench/peers/build build/bench-peers
 	@build/weft-bench $(BENCH_ARGS)
 
 install: deps-run ## install into $(DESTDIR)$(PREFIX)
@@ -71,9 +75,9 @@ build-aarch64/build.ninja:
 	@$(SETUP) --cross-file tools/cross/aarch64-linux-gnu.ini -During=disabled
 
 deps: ## install everything that the targets above need, except the benchmark peers
-	@tools/deps run test check tsan aarch64
+	@tools/deps run test check tsan model aarch64
 
-deps-run deps-test deps-check deps-tsan deps-bench deps-aarch64:
+deps-run deps-test deps-check deps-tsan deps-model deps-bench deps-aarch64:
 	@tools/deps $(patsubst deps-%,%,$@)
 
 clean: ## remove all build directories
