@@ -74,8 +74,8 @@ build-tsan/build.ninja:
 build-aarch64/build.ninja:
 	@$(SETUP) --cross-file tools/cross/aarch64-linux-gnu.ini -During=disabled
 
-deps: ## install everything that the targets above need, except the benchmark peers
-	@tools/deps run test check tsan model aarch64
+deps: ## install what all targets need (but not the benchmark peers), valgrind and gdb
+	@tools/deps run test check tsan model aarch64 dev
 
 deps-run deps-test deps-check deps-tsan deps-model deps-bench deps-aarch64:
 	@tools/deps $(patsubst deps-%,%,$@)
