@@ -72,13 +72,13 @@ static void text_line(FILE *out, const struct row *row, const struct contender *
 {
     struct summary s;
     if (samples->skipped[0] != '\0') {
-        fprintf(out, "  %-18s skipped: %s\n", contender->label, samples->skipped);
+        fprintf(out, "  %-26s skipped: %s\n", contender->label, samples->skipped);
         return;
     }
     if (!summarise(&s, samples, weft, metric)) {
         return;
     }
-    fprintf(out, "  %-18s %12.1f  %12.1f %12.1f", contender->label, s.median, s.min, s.max);
+    fprintf(out, "  %-26s %12.1f  %12.1f %12.1f", contender->label, s.median, s.min, s.max);
     if (s.weft_ratio > 0) {
         fprintf(out, "  %8.2f", s.weft_ratio);
         double goal = goal_for(row, contender, samples, metric);
@@ -113,7 +113,7 @@ static void text_row(FILE *out, const struct row *row, const struct samples *sam
             names->rounds);
     for (unsigned m = 0; m < names->metrics || m == 0; m++) {
         const char *metric = names->metrics > 0 ? names->metric[m] : "nothing measured";
-        fprintf(out, "  %-18s %12s  %12s %12s  %8s\n", metric, "median", "min", "max", "weft/this");
+        fprintf(out, "  %-26s %12s  %12s %12s  %8s\n", metric, "median", "min", "max", "weft/this");
         for (unsigned i = 0; row->contenders[i].label != NULL; i++) {
             if (m == 0 || samples[i].skipped[0] == '\0') {
                 text_line(out, row, &row->contenders[i], &samples[i], &samples[0], metric);

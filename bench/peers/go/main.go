@@ -1,0 +1,69 @@
+// main.go - Go's side of weft-bench, by the protocol described in bench/contender.h.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type bench func(count int) (string, error)
+
+var benches = map[string]bench{
+	"yield-2":      func(n int) (string, error) { return yield(n, 2) },
+	"yield-1000":   func(n int) (string, error) { return yield(n, 1000) },
+	"yield-10000":  func(n int) (string, error) { return yield(n, 10000) },
+	"spawn-one":    func(n int) (string, error) { return spawn(n, 1) },
+	"spawn-1000":   func(n int) (string, error) { return spawn(n, 1000) },
+	"million":      million,
+	"timers-one":   timersOne,
+	"timers-among": timersAmong,
+	"timers-fire":  timersFire,
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: go BENCH COUNT")
+		os.Exit(2)
+	}
+	run, found := benches[os.Args[1]]
+	count, err := strconv.Atoi(os.Args[2])
+	if !found || err != nil {
+		fmt.Println("skip: no such benchmark")
+		return
+	}
+	fmt.Println("ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		line, err := run(count)
+		if err != nil {
+			fmt.Println("skip:", err)
+			return
+		}
+		fmt.Println(line)
+	}
+}
+
+func perOp(metric string, amount float64, ops int) string {
+	return fmt.Sprintf("%s=%.3f", metric, amount/float64(ops))
+}
+
+func spanPerOp(metric string, span time.Duration, ops int) string {
+	return perOp(metric, float64(span.Nanoseconds()), ops)
+}
+
+// memory reads what the process occupies, in bytes.
+func memory() (resident, pageTables float64) {
+	text, _ := os.ReadFile("/proc/self/status")
+	for _, line := range strings.Split(string(text), "\n") {
+		var kilobytes float64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %f", &kilobytes); n == 1 {
+			resident = kilobytes * 1024
+		} else if n, _ := fmt.Sscanf(line, "VmPTE: %f", &kilobytes); n == 1 {
+			pageTables = kilobytes * 1024
+		}
+	}
+	return
+}

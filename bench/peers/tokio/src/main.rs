@@ -1,0 +1,79 @@
+//! Tokio's side of weft-bench, by the protocol described in bench/contender.h.
+//!
+//! `BENCH` runs on the current-thread scheduler, `BENCH/1-worker` on the multi-threaded one with
+//! one worker. The benchmark's own code is always a spawned task, which is faster in both than
+//! the future given to block_on.
+mod tasks;
+mod timers;
+
+use std::future::Future;
+use std::io::{self, BufRead, Write};
+use std::pin::Pin;
+use tokio::runtime::{Builder, Runtime};
+
+pub type Outcome = Result<String, &'static str>;
+type Bench = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+pub fn per_op(metric: &str, span_ns: f64, ops: u64) -> String {
+    format!("{}={:.3}", metric, span_ns / ops as f64)
+}
+
+fn bench(name: &str, count: u64) -> Option<Bench> {
+    Some(match name {
+        "yield-2" => Box::pin(tasks::yields(count, 2)),
+        "yield-1000" => Box::pin(tasks::yields(count, 1000)),
+        "yield-10000" => Box::pin(tasks::yields(count, 10000)),
+        "spawn-one" => Box::pin(tasks::spawn(count, 1)),
+        "spawn-1000" => Box::pin(tasks::spawn(count, 1000)),
+        "million" => Box::pin(tasks::million(count)),
+        "timers-one" => Box::pin(timers::one(count)),
+        "timers-among" => Box::pin(timers::among(count)),
+        "timers-fire" => Box::pin(timers::fire(count)),
+        _ => return None,
+    })
+}
+
+fn runtime(one_worker: bool) -> Runtime {
+    let mut builder = if one_worker {
+        Builder::new_multi_thread()
+    } else {
+        Builder::new_current_thread()
+    };
+    if one_worker {
+        builder.worker_threads(1);
+    }
+    builder.enable_time().build().expect("runtime")
+}
+
+fn main() -> io::Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    if args.len() != 3 {
+        eprintln!("usage: tokio BENCH COUNT");
+        std::process::exit(2);
+    }
+    let (name, one_worker) = match args[1].strip_suffix("/1-worker") {
+        Some(name) => (name, true),
+        None => (args[1].as_str(), false),
+    };
+    let count: u64 = args[2].parse().expect("count");
+    let mut out = io::stdout();
+    if bench(name, count).is_none() {
+        return writeln!(out, "skip: no such benchmark");
+    }
+    let runtime = runtime(one_worker);
+    writeln!(out, "ready")?;
+    out.flush()?;
+    for line in io::stdin().lock().lines() {
+        line?;
+        let task = runtime.spawn(bench(name, count).expect("known"));
+        match runtime.block_on(task).expect("bench") {
+            Ok(result) => writeln!(out, "{}", result)?,
+            Err(reason) => {
+                writeln!(out, "skip: {}", reason)?;
+                break;
+            }
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
