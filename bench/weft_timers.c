@@ -97,6 +97,7 @@ static int among_main(void *arg)
     }
     double t2 = contender_now_ns();
     stop(standing, bench->count);
+    contender_add(bench->out, "ns_per_arm_and_cancel", (t2 - t0) / (double)extra);
     contender_add(bench->out, "ns_per_arm", (t1 - t0) / (double)extra);
     contender_add(bench->out, "ns_per_cancel", (t2 - t1) / (double)extra);
 free_timers:

@@ -83,6 +83,7 @@ static int timers_among(struct contender_result *out, uint64_t count)
         uv_timer_stop(&timers[at]);
     }
     double t2 = contender_now_ns();
+    contender_add(out, "ns_per_arm_and_cancel", (t2 - t0) / (double)extra);
     contender_add(out, "ns_per_arm", (t1 - t0) / (double)extra);
     contender_add(out, "ns_per_cancel", (t2 - t1) / (double)extra);
     destroy(timers, extra);

@@ -86,6 +86,7 @@ pub async fn among(count: u64) -> Outcome {
     }
     let t2 = Instant::now();
     Ok([
+        per_op("ns_per_arm_and_cancel", (t2 - t0).as_nanos() as f64, extra),
         per_op("ns_per_arm", (t1 - t0).as_nanos() as f64, extra),
         per_op("ns_per_cancel", (t2 - t1).as_nanos() as f64, extra),
     ]
