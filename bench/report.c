@@ -67,6 +67,11 @@ static double goal_for(const struct row *row, const struct contender *contender,
     return strcmp(about, metric) == 0 ? contender->goal : 0;
 }
 
+static bool has_own_goal(const struct row *row, const char *metric)
+{
+    return row->goal_value > 0 && row->goal_metric != NULL && strcmp(row->goal_metric, metric) == 0;
+}
+
 static void text_line(FILE *out, const struct row *row, const struct contender *contender,
                       const struct samples *samples, const struct samples *weft, const char *metric)
 {
@@ -85,8 +90,7 @@ static void text_line(FILE *out, const struct row *row, const struct contender *
         if (goal > 0) {
             fprintf(out, "  at most %.2f: %s", goal, s.weft_ratio <= goal ? "met" : "missed");
         }
-    } else if (samples == weft && row->goal_value > 0 && row->goal_metric != NULL &&
-               strcmp(row->goal_metric, metric) == 0) {
+    } else if (samples == weft && has_own_goal(row, metric)) {
         fprintf(out, "            at most %.0f: %s", row->goal_value,
                 s.median <= row->goal_value ? "met" : "missed");
     }
@@ -169,6 +173,9 @@ static void json_contender(FILE *out, const struct row *row, unsigned i,
                 fprintf(out, ", \"goal\": %.3f, \"met\": %s", goal,
                         s.weft_ratio <= goal ? "true" : "false");
             }
+        } else if (i == 0 && has_own_goal(row, metric)) {
+            fprintf(out, ", \"goal\": %.3f, \"met\": %s", row->goal_value,
+                    s.median <= row->goal_value ? "true" : "false");
         }
         fputc('}', out);
     }
