@@ -84,7 +84,7 @@ static inline uint64_t contender_herd_ns(uint64_t count)
 /// How far off an instant must be so that `count` timers are armed before it comes.
 static inline uint64_t contender_burst_ns(uint64_t count)
 {
-    return 200000000u + count * 2500;
+    return 200000000u + count * 5000;
 }
 
 #ifdef __cplusplus

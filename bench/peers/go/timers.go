@@ -83,7 +83,7 @@ func timersFire(count int) (string, error) {
 		}
 	}
 	timers := make([]*time.Timer, count)
-	when := time.Now().Add(200*time.Millisecond + time.Duration(count)*2500)
+	when := time.Now().Add(200*time.Millisecond + time.Duration(count)*5000)
 	for i := range timers {
 		timers[i] = time.AfterFunc(time.Until(when), fire)
 	}

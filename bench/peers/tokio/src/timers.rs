@@ -119,7 +119,7 @@ pub async fn fire(count: u64) -> Outcome {
         last: Mutex::new(None),
         done: Notify::new(),
     });
-    let when = Instant::now() + Duration::from_nanos(200_000_000 + count * 2_500);
+    let when = Instant::now() + Duration::from_nanos(200_000_000 + count * 5_000);
     for i in 0..count {
         let burst = burst.clone();
         tokio::spawn(async move {
