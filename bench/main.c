@@ -1,6 +1,5 @@
 // main.c - weft-bench: which rows to run, on which CPUs, and how often.
 #include <getopt.h>
-#include <libgen.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -65,12 +64,13 @@ static unsigned number(const char *text, const char *option, unsigned max)
 static const char *default_peers(void)
 {
     static char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length < 0) {
         return NULL;
     }
     path[length] = '\0';
-    strcat(dirname(path), "/bench-peers");
+    char *name = strrchr(path, '/') + 1;
+    snprintf(name, sizeof path - (size_t)(name - path), "bench-peers");
     return path;
 }
 
