@@ -17,11 +17,11 @@
 #if defined(__GNUC__)
 #define WEFT_API __attribute__((visibility("default")))
 #define WEFT_MUST_CHECK __attribute__((warn_unused_result))
-#define WEFT_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define WEFT_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define WEFT_API
 #define WEFT_MUST_CHECK
-#define WEFT_PRINTF(format, first)
+#define WEFT_PRINTF(text, first)
 #endif
 
 #define WEFT_VERSION_MAJOR 0

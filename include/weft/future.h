@@ -115,7 +115,7 @@ WEFT_API int64_t weft_await(struct weft_future *future, weft_time deadline);
 
 /// Leaf future for time; embed it, caller-owned, opaque.
 struct weft_sleep {
-    uint64_t opaque[20];
+    uint64_t opaque[24];
 };
 
 /// Prepares a sleep until `when`.

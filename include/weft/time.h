@@ -76,7 +76,7 @@ WEFT_API int weft_interval_tick(weft_time *due, struct weft_interval *interval);
 
 /// Caller-owned timer; opaque. Must stay in place from init to stop.
 struct weft_timer {
-    uint64_t opaque[12];
+    uint64_t opaque[16];
 };
 
 /// Runs on the timer's carrier, between tasks: it must not block (calls that need a task return

@@ -6,8 +6,7 @@
 
 enum weft__node_kind {
     WEFT__NODE_TASK,    ///< a task to run
-    WEFT__NODE_TIMER,   ///< a timer whose wish changed: read it and obey
-    WEFT__NODE_REQUEST, ///< a function to call on the carrier: struct weft__request
+    WEFT__NODE_REQUEST, ///< a function to call on the carrier (sched/carrier.h)
 };
 
 struct weft__node {

@@ -7,8 +7,7 @@
 //
 //   U1  Completions are taken first and the token lowered after that (K2 in io/token.h).
 //   U2  A kick taken by poll() is remembered in `kicked` and ends the next wait.
-//   U3  The poll of the eventfd is armed whenever the ring sleeps: what re-arms it is submitted by
-//       the system call that sleeps.
+//   U3  The poll of the eventfd is armed whenever the ring sleeps: enter() submits before it sleeps.
 //   U4  A wait ends at or after `until`: the timeout is relative to a clock read before the call.
 //
 // Rejected: MSG_RING from the kicker's own ring (as fast, but failure is reported later and
@@ -55,9 +54,11 @@ struct uring {
     // The owner's alone.
     _Alignas(WEFT__LINE_PAIR) struct io_uring ring;
     const struct weft_allocator *allocator;
-    bool kicked;   ///< a kick was taken and has not ended a wait yet
-    bool rearm;    ///< the poll of the eventfd has ended and found no room in the queue
-    bool trial_ok; ///< the trial operation came back
+    unsigned sleep_flags; ///< how io_uring_enter is to sleep
+    int event_error;      ///< how the last poll of the eventfd ended
+    bool kicked;          ///< a kick was taken and has not ended a wait yet
+    bool rearm;           ///< the poll of the eventfd has ended and found no room in the queue
+    bool trial_ok;        ///< the trial operation came back
 };
 
 static int send_message(int ring_fd)
@@ -83,9 +84,10 @@ static void arm_event(struct uring *u)
 static void take(struct uring *u, const struct io_uring_cqe *cqe)
 {
     switch (cqe->user_data) {
-    case TAG_TRIAL: u->trial_ok = cqe->res == 0; break;
+    case TAG_TRIAL: u->trial_ok = cqe->res >= 0; break;
     case TAG_MESSAGE: u->kicked = true; break;
     case TAG_EVENT:
+        u->event_error = cqe->res < 0 ? cqe->res : 0;
         u->kicked = true;
         if ((cqe->flags & IORING_CQE_F_MORE) == 0) {
             // Without draining, the new poll would report the old signals.
@@ -128,22 +130,29 @@ static void check_enter(struct uring *u, int rc)
     }
 }
 
-/// Submits, and sleeps until there is a completion or the timeout is over. Returns what
-/// io_uring_enter said.
+/// Submits, and sleeps until there is a completion or the timeout is over. 0 or a negative errno.
 static int enter(struct uring *u, weft_time timeout_ns)
 {
-    struct io_uring_cqe *cqe;
     if (u->rearm) {
         arm_event(u);
     }
-    if (timeout_ns == WEFT_FOREVER) {
-        return io_uring_submit_and_wait(&u->ring, 1);
+    if (io_uring_sq_ready(&u->ring) > 0) {
+        int rc = io_uring_submit(&u->ring);
+        if (rc < 0) {
+            return rc;
+        }
     }
+    // liburing's own waits cannot pass the newer flags.
     struct __kernel_timespec timeout = {
         .tv_sec = (int64_t)(timeout_ns / WEFT_S),
         .tv_nsec = (long long)(timeout_ns % WEFT_S),
     };
-    return io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &timeout, NULL);
+    struct io_uring_getevents_arg arg = {
+        .ts = timeout_ns == WEFT_FOREVER ? 0 : (uintptr_t)&timeout,
+    };
+    int rc = io_uring_enter2((unsigned)u->ring_fd, 0, 1, u->sleep_flags, (sigset_t *)&arg,
+                             sizeof arg);
+    return rc < 0 ? rc : 0;
 }
 
 static weft_time timeout_until(weft_time until)
@@ -200,7 +209,7 @@ static void uring_kick(void *state, void *from)
 }
 
 /// The best ring this kernel makes. SINGLE_ISSUER binds it to the calling thread.
-static int make_ring(struct io_uring *ring, unsigned entries)
+static int make_ring(struct uring *u, unsigned entries)
 {
     static const unsigned flags[] = {
         IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_TASKRUN_FLAG |
@@ -210,14 +219,22 @@ static int make_ring(struct io_uring *ring, unsigned entries)
     };
     int rc = -EINVAL;
     for (size_t i = 0; i < WEFT__ARRAY_LEN(flags) && rc == -EINVAL; i++) {
-        struct io_uring_params params = { .flags = flags[i] | IORING_SETUP_CLAMP };
-        rc = io_uring_queue_init_params(entries, ring, &params);
-        if (rc == 0 && (params.features & IORING_FEAT_EXT_ARG) == 0) { // before 5.11
-            io_uring_queue_exit(ring);
-            return -ENOSYS;
-        }
+        rc = io_uring_queue_init(entries, &u->ring, flags[i] | IORING_SETUP_CLAMP);
     }
-    return rc;
+    if (rc < 0) {
+        return rc;
+    }
+    unsigned features = u->ring.features;
+    if ((features & IORING_FEAT_EXT_ARG) == 0) { // before 5.11
+        io_uring_queue_exit(&u->ring);
+        return -ENOSYS;
+    }
+    u->ring_fd = u->ring.ring_fd;
+    u->sleep_flags = IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG;
+    if ((features & WEFT__FEAT_NO_IOWAIT) != 0) {
+        u->sleep_flags |= WEFT__ENTER_NO_IOWAIT;
+    }
+    return 0;
 }
 
 /// Sends one operation and a message through the ring. Leaves the poll of the eventfd armed.
@@ -243,7 +260,7 @@ static int try_ring(struct uring *u)
         }
     }
     u->kicked = false;
-    return 0;
+    return u->event_error; // before 5.13 there is no multishot poll
 }
 
 static int uring_open(void **state, const struct weft__driver_config *config)
@@ -258,11 +275,10 @@ static int uring_open(void **state, const struct weft__driver_config *config)
     if (rc < 0) {
         goto free_state;
     }
-    rc = make_ring(&u->ring, config->entries != 0 ? config->entries : DEFAULT_ENTRIES);
+    rc = make_ring(u, config->entries != 0 ? config->entries : DEFAULT_ENTRIES);
     if (rc < 0) {
         goto close_event;
     }
-    u->ring_fd = u->ring.ring_fd;
     rc = try_ring(u);
     if (rc < 0) {
         goto exit_ring;

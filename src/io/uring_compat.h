@@ -9,4 +9,11 @@
 /// Fallback: an eventfd that the ring polls.
 #define WEFT__REGISTER_SEND_MSG_RING 31u
 
+/// Linux 6.15: a sleep in io_uring_enter with this flag counts as idle time. The feature bit says
+/// that the kernel knows it.
+/// Fallback: none needed; an idle carrier then shows up as iowait, because its ring has a poll
+/// pending.
+#define WEFT__ENTER_NO_IOWAIT (1u << 7)
+#define WEFT__FEAT_NO_IOWAIT (1u << 17)
+
 #endif

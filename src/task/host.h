@@ -18,4 +18,11 @@ void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, we
 /// Counts the end of a task that ran on `carrier`; the task's fields are still valid.
 void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier);
 
+/// Small memory from the allocator of the task's runtime; zeroed, or NULL.
+void *weft__host_alloc(struct weft__task *task, size_t size_bytes);
+void weft__host_free(struct weft__task *task, void *memory, size_t size_bytes);
+
+/// Gives a counted reference back, from whatever thread this is.
+void weft__host_release(struct weft__task *task);
+
 #endif

@@ -53,14 +53,12 @@ void weft__scope_open(struct weft__scope *scope, struct weft__task *owner, int f
         .deadline.fire = deadline_fired,
     };
     owner->scope = scope;
-    if (deadline == WEFT_FOREVER) {
-        return;
-    }
-    if (deadline <= weft__host_now(owner)) {
+    if (deadline != WEFT_FOREVER && deadline <= weft__host_now(owner)) {
         weft__scope_cancel(scope, -ETIMEDOUT);
-    } else {
+    } else if (deadline != WEFT_FOREVER) {
         weft__host_timer_set(owner, &scope->deadline, deadline);
     }
+    (void)weft__scope_cancelled(owner); // S4: a scope opened inside a cancelled one is cancelled
 }
 
 int weft__scope_enter(struct weft__scope *scope, struct weft__task *child)

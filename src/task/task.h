@@ -22,6 +22,7 @@
 #include "task/context.h"
 
 struct weft__carrier;
+struct weft__crew;
 struct weft__scope;
 struct weft__wait;
 struct weft__local_value;
@@ -103,7 +104,7 @@ struct weft__task {
     uint64_t id;
     weft_fn fn;
     void *arg; // virtual thread: its argument; future: the struct weft_future
-    struct weft__runtime *runtime;
+    struct weft__crew *crew; // the carriers it belongs to
     struct weft__scope *birth; // the scope it is a child of
     const char *file;
     int line;
@@ -178,6 +179,13 @@ void weft__task_release(struct weft__task *task, struct weft__carrier *carrier);
 extern const struct weft__kind weft__kind_thread;
 extern const struct weft__kind weft__kind_future;
 
+// Each kind's `free`, implemented where the memory is known (sched/spawn.c).
+void weft__thread_free(struct weft__task *task, struct weft__carrier *carrier);
+void weft__future_free(struct weft__task *task, struct weft__carrier *carrier);
+
+/// What task.deadline fires: a wake (sched/host.c).
+void weft__deadline_fired(struct weft__timer *timer);
+
 // thread.c: the virtual-thread side of a switch.
 
 /// Switches from the running virtual thread back to its carrier.
@@ -185,5 +193,22 @@ void weft__thread_leave(struct weft__task *task, enum weft__verdict verdict);
 
 /// The first function on a virtual thread's stack.
 void weft__thread_entry(void *task);
+
+/// Charges one operation that completed at once, and yields when the budget is used up. Only on
+/// entry to calls documented as blocking.
+static inline void weft__charge(struct weft__task *task)
+{
+    if (weft__unlikely(--task->budget <= 0)) {
+        weft__thread_leave(task, WEFT__YIELDED);
+    }
+}
+
+// local.c: task-local values.
+
+/// Copies the inheritable values of `parent`. 0 or -ENOMEM, then nothing was copied.
+int weft__locals_inherit(struct weft__task *child, const struct weft__task *parent);
+
+/// Destroys all values of the ending task; runs in the task.
+void weft__locals_end(struct weft__task *task);
 
 #endif

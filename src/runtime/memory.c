@@ -1,0 +1,92 @@
+// memory.c - the memory of a runtime: crew, carriers, stacks.
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "runtime/runtime.h"
+
+static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime, int number)
+{
+    const struct weft_options *options = &runtime->options;
+    carrier->number = number;
+    carrier->crew = &runtime->crew;
+    carrier->driver = runtime->driver;
+    carrier->quantum_ns = options->quantum_ns;
+    carrier->spin_ns = options->idle_spin_ns;
+    carrier->control.node.kind = WEFT__NODE_REQUEST;
+}
+
+static int init_crew(struct weft__runtime *runtime)
+{
+    const struct weft_options *options = &runtime->options;
+    struct weft__crew *crew = &runtime->crew;
+    crew->allocator = options->allocator;
+    crew->stack_size_bytes = options->stack_size_bytes;
+    crew->sched.ops = &weft__locality_ops;
+    crew->blocks.allocator = options->allocator;
+    crew->root.open = true;
+    crew->count = options->carriers;
+    crew->carriers = weft__alloc(options->allocator, (size_t)crew->count * sizeof *crew->carriers,
+                                 _Alignof(struct weft__carrier));
+    if (crew->carriers == NULL) {
+        return -ENOMEM;
+    }
+    for (int i = 0; i < crew->count; i++) {
+        init_carrier(&crew->carriers[i], runtime, i);
+    }
+    struct weft__stack_config config = {
+        .allocator = options->allocator,
+        .provider = options->stack_provider,
+        .block_bytes = sizeof(struct weft__task),
+        .cache_slots = options->stack_cache,
+    };
+    return weft__stack_pool_create(&crew->stacks, &config);
+}
+
+int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *resolved,
+                        const struct weft__log *log, const struct weft__driver *driver)
+{
+    struct weft__runtime *runtime =
+        weft__alloc(resolved->allocator, sizeof *runtime, _Alignof(struct weft__runtime));
+    *out = NULL;
+    if (runtime == NULL) {
+        return -ENOMEM;
+    }
+    runtime->options = *resolved;
+    runtime->log = *log;
+    runtime->driver = driver;
+    int rc = init_crew(runtime);
+    if (rc < 0) {
+        weft__free(resolved->allocator, runtime->crew.carriers,
+                   (size_t)runtime->crew.count * sizeof(struct weft__carrier));
+        weft__free(resolved->allocator, runtime, sizeof *runtime);
+        return rc;
+    }
+    *out = runtime;
+    return 0;
+}
+
+static void count_block(struct weft__task *task, void *arg)
+{
+    (void)task;
+    ++*(size_t *)arg;
+}
+
+void weft__runtime_free(struct weft__runtime *runtime)
+{
+    struct weft__crew *crew = &runtime->crew;
+    const struct weft_allocator *allocator = runtime->options.allocator;
+    for (int i = 0; i < crew->count; i++) {
+        weft__stack_cache_drain(crew->stacks, &crew->carriers[i].stacks);
+    }
+    size_t handles = 0;
+    weft__runtime_each_task(runtime, count_block, &handles);
+    if (handles > 0) {
+        weft__log(&runtime->log, WEFT_LOG_WARN, "runtime",
+                  "%zu task handles were never joined or released; the memory is kept", handles);
+        return; // a later release still finds everything in place
+    }
+    weft__blocks_fini(&crew->blocks);
+    weft__stack_pool_destroy(crew->stacks);
+    weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);
+    weft__free(allocator, runtime, sizeof *runtime);
+}

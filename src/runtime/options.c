@@ -1,0 +1,216 @@
+// options.c - one table says for each option its variable, range, unit and default.
+#include "runtime/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/cpus.h"
+#include "task/stack.h"
+
+#define DEFAULT_CARRIERS 0 // asks for weft__cpus_usable()
+
+/// How the value is stored in struct weft_options.
+enum storage { STORED_INT, STORED_U64 };
+
+struct row {
+    const char *field;
+    const char *variable;
+    size_t offset;
+    enum storage storage;
+    uint64_t unit; // one of the variable's units is so many of the field's
+    uint64_t low;  // in the variable's unit
+    uint64_t high;
+    uint64_t fallback;          // in the variable's unit
+    const char *const *choices; // for names: choices[i] means i; NULL-terminated
+    bool power_of_two;
+};
+
+static const char *const io_choices[] = {"auto", "uring", "epoll", NULL};
+static const char *const log_choices[] = {"", "error", "warn", "info", "debug", NULL};
+
+#define ROW(name, env, store, per, least, most, deflt, names, pow2)                                \
+    {                                                                                              \
+        #name, env, offsetof(struct weft_options, name), store, per, least, most, deflt, names,    \
+            pow2                                                                                   \
+    }
+
+static const struct row rows[] = {
+    ROW(carriers, "WEFT_CARRIERS", STORED_INT, 1, 1, 1024, DEFAULT_CARRIERS, NULL, false),
+    ROW(io, "WEFT_IO", STORED_INT, 1, 0, 2, WEFT_IO_AUTO, io_choices, false),
+    ROW(quantum_ns, "WEFT_QUANTUM_US", STORED_U64, WEFT_US, 1, 1000000, 50, NULL, false),
+    ROW(idle_spin_ns, "WEFT_SPIN_US", STORED_U64, WEFT_US, 0, 1000000, 0, NULL, false),
+    ROW(grace_ns, "WEFT_GRACE_MS", STORED_U64, WEFT_MS, 0, 3600000, 10000, NULL, false),
+    ROW(stack_size_bytes, "WEFT_STACK_KB", STORED_U64, 1024, WEFT__STACK_MIN_BYTES >> 10,
+        WEFT__STACK_MAX_BYTES >> 10, 256, NULL, true),
+    ROW(stack_cache, "WEFT_STACK_CACHE", STORED_INT, 1, 1, 1000000, WEFT__SIZED(1024, 1), NULL,
+        false),
+    ROW(log_level, "WEFT_LOG", STORED_INT, 1, 1, 4, WEFT_LOG_WARN, log_choices, false),
+};
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "stack_size_bytes is stored as 64 bits");
+
+static uint64_t load(const struct weft_options *options, const struct row *row)
+{
+    const char *at = (const char *)options + row->offset;
+    int small;
+    uint64_t large;
+    if (row->storage == STORED_INT) {
+        memcpy(&small, at, sizeof small);
+        return (uint64_t)(int64_t)small;
+    }
+    memcpy(&large, at, sizeof large);
+    return large;
+}
+
+static void store(struct weft_options *options, const struct row *row, uint64_t value)
+{
+    char *at = (char *)options + row->offset;
+    int small = (int)value;
+    if (row->storage == STORED_INT) {
+        memcpy(at, &small, sizeof small);
+    } else {
+        memcpy(at, &value, sizeof value);
+    }
+}
+
+/// "1..1024", "128..1048576, a power of two", "auto, uring or epoll".
+static void describe(const struct row *row, char *text, size_t size)
+{
+    if (row->choices == NULL) {
+        (void)snprintf(text, size, "a whole number, %" PRIu64 "..%" PRIu64 "%s", row->low,
+                       row->high, row->power_of_two ? ", a power of two" : "");
+        return;
+    }
+    size_t used = (size_t)snprintf(text, size, "one of");
+    for (uint64_t i = row->low; row->choices[i] != NULL && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s %s", i > row->low ? "," : "",
+                                 row->choices[i]);
+    }
+}
+
+static bool parse(const struct row *row, const char *text, uint64_t *value)
+{
+    if (row->choices != NULL) {
+        for (uint64_t i = row->low; row->choices[i] != NULL; i++) {
+            if (strcmp(text, row->choices[i]) == 0) {
+                *value = i;
+                return true;
+            }
+        }
+        return false;
+    }
+    if (text[0] < '0' || text[0] > '9') {
+        return false; // strtoull takes signs and spaces
+    }
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0';
+}
+
+static bool in_range(const struct row *row, uint64_t value)
+{
+    return value >= row->low && value <= row->high &&
+           (!row->power_of_two || (value & (value - 1)) == 0);
+}
+
+static int from_environment(struct weft_options *options, const struct row *row,
+                            const struct weft__log *log, const char *text)
+{
+    uint64_t value;
+    char allowed[128];
+    if (!parse(row, text, &value) || !in_range(row, value)) {
+        describe(row, allowed, sizeof allowed);
+        weft__log(log, WEFT_LOG_ERROR, "options", "%s=\"%.64s\" is not allowed: it must be %s",
+                  row->variable, text, allowed);
+        return -EINVAL;
+    }
+    store(options, row, value * row->unit);
+    return 0;
+}
+
+/// The program's own values may be finer than the variable's unit: 1 ns of grace is fine.
+static int check_given(const struct weft_options *options, const struct row *row,
+                       const struct weft__log *log)
+{
+    uint64_t value = load(options, row);
+    uint64_t high = row->high * row->unit;
+    bool fits = value <= high && (row->unit != 1 || value >= row->low) &&
+                (!row->power_of_two ||
+                 ((value & (value - 1)) == 0 && value >= row->low * row->unit));
+    if (fits) {
+        return 0;
+    }
+    char allowed[128];
+    describe(row, allowed, sizeof allowed);
+    weft__log(log, WEFT_LOG_ERROR, "options",
+              "weft_options.%s = %" PRId64 " is not allowed: as %s it would be %s", row->field,
+              (int64_t)value, row->variable, allowed);
+    return -EINVAL;
+}
+
+static int resolve_row(struct weft_options *options, const struct row *row,
+                       const struct weft__log *log)
+{
+    if (load(options, row) != 0) {
+        return check_given(options, row, log);
+    }
+    const char *text = getenv(row->variable);
+    if (text != NULL && text[0] != '\0') {
+        return from_environment(options, row, log, text);
+    }
+    store(options, row, row->fallback * row->unit);
+    return 0;
+}
+
+static int check_hooks(const struct weft_options *options, const struct weft__log *log)
+{
+    const struct weft_allocator *allocator = options->allocator;
+    const struct weft_stack_provider *provider = options->stack_provider;
+    if (allocator != NULL && (allocator->alloc == NULL || allocator->free == NULL)) {
+        weft__log(log, WEFT_LOG_ERROR, "options", "weft_options.allocator needs alloc and free");
+        return -EINVAL;
+    }
+    if (provider != NULL && (provider->map == NULL || provider->unmap == NULL)) {
+        weft__log(log, WEFT_LOG_ERROR, "options", "weft_options.stack_provider needs map and unmap");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+void weft_options_init(struct weft_options *options)
+{
+    *options = (struct weft_options)WEFT_OPTIONS_INIT;
+}
+
+int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
+                          const struct weft_options *options)
+{
+    *log = (struct weft__log){.level = WEFT_LOG_WARN};
+    weft_options_init(resolved);
+    if (options != NULL && options->size != sizeof *options) {
+        weft__log(log, WEFT_LOG_ERROR, "options",
+                  "weft_options.size is %zu, not %zu: initialise with WEFT_OPTIONS_INIT",
+                  options->size, sizeof *options);
+        return -EINVAL;
+    }
+    if (options != NULL) {
+        *resolved = *options;
+        log->fn = options->log;
+        log->ctx = options->log_ctx;
+    }
+    int rc = check_hooks(resolved, log);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(rows) && rc == 0; i++) {
+        rc = resolve_row(resolved, &rows[i], log);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (resolved->carriers == DEFAULT_CARRIERS) {
+        resolved->carriers = weft__cpus_usable("");
+    }
+    log->level = resolved->log_level;
+    return 0;
+}

@@ -1,0 +1,14 @@
+// options.h - from what the user and the environment say to what a runtime does.
+#ifndef WEFT_RUNTIME_OPTIONS_H
+#define WEFT_RUNTIME_OPTIONS_H
+
+#include <weft/runtime.h>
+
+#include "base/log.h"
+
+/// Fills `*resolved` so that no field is a "default" any more. `*log` is ready to use afterwards,
+/// whatever this returns. -EINVAL after having logged what is wrong and what is allowed.
+int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
+                          const struct weft_options *options);
+
+#endif

@@ -1,0 +1,86 @@
+// registry.c - the runtimes of this process, and what a fork leaves of them.
+//
+// After a fork the child has one thread and none of the carriers. Its runtimes are forgotten (their
+// memory stays), its generation differs from theirs, and calls on them return -ESRCH. The registry's
+// lock is taken across the fork, so that the child finds it free and the list whole.
+#include <errno.h>
+#include <pthread.h>
+
+#include "runtime/runtime.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct weft__runtime *runtimes; // under lock
+static _Atomic uint32_t generation;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    runtimes = NULL;
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    weft__forget_self_after_fork();
+    pthread_mutex_unlock(&lock);
+}
+
+static void prepare_for_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+uint32_t weft__fork_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+void weft__registry_add(struct weft__runtime *runtime)
+{
+    pthread_once(&once, prepare_for_forks);
+    pthread_mutex_lock(&lock);
+    runtime->crew.generation = weft__fork_generation();
+    runtime->next = runtimes;
+    runtime->link = &runtimes;
+    if (runtimes != NULL) {
+        runtimes->link = &runtime->next;
+    }
+    runtimes = runtime;
+    pthread_mutex_unlock(&lock);
+}
+
+void weft__registry_remove(struct weft__runtime *runtime)
+{
+    pthread_mutex_lock(&lock);
+    *runtime->link = runtime->next;
+    if (runtime->next != NULL) {
+        runtime->next->link = runtime->link;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int weft__registry_each(int (*visit)(struct weft__runtime *runtime, void *arg), void *arg)
+{
+    int rc = 0;
+    pthread_mutex_lock(&lock);
+    for (struct weft__runtime *runtime = runtimes; runtime != NULL && rc == 0;
+         runtime = runtime->next) {
+        rc = visit(runtime, arg);
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carrier *self)
+{
+    if (crew->generation != weft__fork_generation()) {
+        return -ESRCH;
+    }
+    return crew->simulated && (self == NULL || self->crew != crew) ? -ENOTSUP : 0;
+}

@@ -1,0 +1,75 @@
+// runtime.h - a runtime: a crew of carriers with options, a driver and a place in the registry.
+#ifndef WEFT_RUNTIME_RUNTIME_H
+#define WEFT_RUNTIME_RUNTIME_H
+
+#include <weft/runtime.h>
+
+#include "base/log.h"
+#include "sched/crew.h"
+#include "sched/driver.h"
+
+struct weft__runtime {
+    struct weft__crew crew;
+
+    // Fixed once made.
+    struct weft_options options; // resolved
+    struct weft__log log;
+    const struct weft__driver *driver;
+
+    // Starting: carriers report here one by one.
+    _Atomic uint32_t reported;
+    _Atomic int start_error;
+
+    bool shut; // the shutdown has ended with nothing left; the destroyer's
+
+    // Under the registry's lock.
+    struct weft__runtime *next;
+    struct weft__runtime **link;
+};
+
+static inline struct weft__runtime *weft__runtime_of(struct weft__crew *crew)
+{
+    return weft__container_of(crew, struct weft__runtime, crew);
+}
+
+/// Allocates a runtime from resolved options: memory, root scope, carriers without threads or
+/// drivers. Undone by weft__runtime_free().
+int weft__runtime_alloc(struct weft__runtime **runtime, const struct weft_options *resolved,
+                        const struct weft__log *log, const struct weft__driver *driver);
+
+/// Frees the memory. Tasks whose handles are still out keep theirs: then a warning is logged.
+void weft__runtime_free(struct weft__runtime *runtime);
+
+/// Why a foreign thread (`self` is not of the crew) may not use it: -ESRCH after a fork, -ENOTSUP
+/// when simulated, else 0.
+int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carrier *self);
+
+// registry.c: all runtimes of the process, for dumps, and what a fork leaves of them.
+
+void weft__registry_add(struct weft__runtime *runtime);
+void weft__registry_remove(struct weft__runtime *runtime);
+
+/// Calls visit for each runtime, under the registry's lock; stops when it returns non-zero.
+int weft__registry_each(int (*visit)(struct weft__runtime *runtime, void *arg), void *arg);
+
+/// Counts the forks that lie between the first process and this one.
+uint32_t weft__fork_generation(void);
+
+// shutdown.c
+
+/// Sets the root scope's cause and tells every task there is.
+void weft__runtime_cancel(struct weft__runtime *runtime);
+
+/// Calls visit(task) for every task that has not been freed, holding a reference meanwhile.
+void weft__runtime_each_task(struct weft__runtime *runtime,
+                             void (*visit)(struct weft__task *task, void *arg), void *arg);
+
+// diag/dump.c
+
+/// Writes every task of the runtime to its log, as errors.
+void weft__dump_to_log(struct weft__runtime *runtime, const char *why);
+
+/// Puts a task into words, for the overflow report and the dump.
+void weft__describe_task(struct weft__task *task, char *text, size_t size_bytes);
+
+#endif

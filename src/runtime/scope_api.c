@@ -1,0 +1,85 @@
+// scope_api.c - the public face of scopes: checks who calls, then task/scope.c.
+#include <errno.h>
+
+#include <weft/scope.h>
+
+#include "sched/crew.h"
+#include "task/scope.h"
+
+#define KNOWN_FLAGS (WEFT_SCOPE_FIRST | WEFT_SCOPE_COLLECT | WEFT_SCOPE_SHIELD)
+
+int weft_scope_init(struct weft_scope *public_scope, int flags, weft_time deadline)
+{
+    struct weft__scope *scope = weft__scope_of(public_scope);
+    struct weft__task *task = weft__thread_self();
+    *scope = (struct weft__scope){.open = false};
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    int policy = flags & ~WEFT_SCOPE_SHIELD;
+    if ((flags & ~KNOWN_FLAGS) != 0 || policy > WEFT_SCOPE_COLLECT) {
+        return -EINVAL;
+    }
+    weft__scope_open(scope, task, flags, deadline);
+    return 0;
+}
+
+void weft_scope_set_attr(struct weft_scope *public_scope, const struct weft_attr *attr)
+{
+    weft__scope_of(public_scope)->attr = *attr;
+}
+
+int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *public_scope, weft_fn fn,
+                             void *arg, const struct weft_attr *attr, const char *file, int line)
+{
+    struct weft__scope *scope = weft__scope_of(public_scope);
+    struct weft__carrier *self = weft__carrier_self();
+    if (task != NULL) {
+        *task = NULL;
+    }
+    if (!scope->open || self == NULL || self->crew != scope->owner->crew) {
+        return weft__no_task();
+    }
+    struct weft__spawn spawn = {
+        .fn = fn,
+        .arg = arg,
+        .attr = attr != NULL || scope->attr.size == 0 ? attr : &scope->attr,
+        .scope = scope,
+        .file = file,
+        .line = line,
+    };
+    int rc = weft__spawn(task, self->crew, self, &spawn);
+    if (rc < 0) {
+        weft__scope_cancel(scope, rc);
+    }
+    return rc;
+}
+
+int weft_scope_spawn_at(struct weft_scope *scope, weft_fn fn, void *arg, const char *file, int line)
+{
+    return weft_scope_spawn_task_at(NULL, scope, fn, arg, NULL, file, line);
+}
+
+void weft_scope_cancel(struct weft_scope *public_scope)
+{
+    struct weft__scope *scope = weft__scope_of(public_scope);
+    if (scope->open) {
+        weft__scope_cancel(scope, -ECANCELED);
+    }
+}
+
+int weft_scope_cause(const struct weft_scope *public_scope)
+{
+    const struct weft__scope *scope = (const struct weft__scope *)(const void *)public_scope;
+    return atomic_load_explicit(&scope->cause, memory_order_acquire);
+}
+
+int weft_scope_join(struct weft_scope *public_scope)
+{
+    struct weft__scope *scope = weft__scope_of(public_scope);
+    struct weft__task *task = weft__thread_self();
+    if (!scope->open || task == NULL || task->scope != scope) {
+        return weft__no_task();
+    }
+    return weft__scope_join(scope);
+}

@@ -1,0 +1,383 @@
+// sim.c - the same carriers, stepped by one OS thread in a seeded order under a virtual clock.
+//
+//   X1  Nothing is ordered or hashed by address, and nothing reads the real clock: the same seed
+//       gives the same run.
+//   X2  A carrier that found nothing to do is asleep until it is kicked or its wheel's next expiry
+//       has come. When all are asleep, the clock jumps to the earliest expiry; when there is none,
+//       nobody will ever wake: that is a failure of the program under test.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/sim.h>
+
+#include "base/alloc.h"
+#include "runtime/options.h"
+#include "runtime/runtime.h"
+#include "sched/clock.h"
+#include "sched/park.h"
+#include "task/join.h"
+
+#define DEFAULT_CARRIERS 2
+#define MAX_CARRIERS     64
+#define DEFAULT_GRACE    (10 * WEFT_S)
+/// A step costs up to so much virtual time.
+#define STEP_COST_NS 2048
+/// Virtual time starts here, so that 0 stays a time in the past.
+#define EPOCH WEFT_S
+
+struct sim_carrier {
+    bool asleep;
+    bool kicked;
+    weft_time until;
+};
+
+struct sim {
+    struct weft__runtime *runtime;
+    struct weft__sim_clock clock;
+    struct weft__rng rng; // the order of steps
+    struct sim_carrier carriers[MAX_CARRIERS];
+    struct weft_sim_options options;
+    uint64_t steps;
+    weft_task *main;
+    bool main_ended;
+    int main_result;
+    weft_time grace_end;
+};
+
+// The driver: nothing to wait for but kicks and the clock, and those are the loop's business.
+
+static int sim_open(void **state, const struct weft__driver_config *config)
+{
+    (void)state;
+    (void)config;
+    return 0;
+}
+
+static void sim_close(void *state)
+{
+    (void)state;
+}
+
+static int sim_poll(void *state)
+{
+    (void)state;
+    return 0;
+}
+
+static int sim_wait(void *state, weft_time until)
+{
+    (void)state;
+    (void)until;
+    return 0;
+}
+
+static void sim_kick(void *state, void *from)
+{
+    (void)from;
+    ((struct sim_carrier *)state)->kicked = true;
+}
+
+static const struct weft__driver sim_driver = {
+    .name = "sim",
+    .open = sim_open,
+    .close = sim_close,
+    .poll = sim_poll,
+    .wait = sim_wait,
+    .kick = sim_kick,
+};
+
+static bool can_step(const struct sim *sim, int i)
+{
+    const struct sim_carrier *carrier = &sim->carriers[i];
+    return !carrier->asleep || carrier->kicked || carrier->until <= sim->clock.now;
+}
+
+/// Draws one of the carriers that can step, or -1.
+static int draw(struct sim *sim)
+{
+    int count = sim->runtime->crew.count;
+    uint32_t able = 0;
+    for (int i = 0; i < count; i++) {
+        able += can_step(sim, i);
+    }
+    if (able == 0) {
+        return -1;
+    }
+    uint32_t turn = weft__rng_below(&sim->rng, able);
+    for (int i = 0; i < count; i++) {
+        if (can_step(sim, i) && turn-- == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void step(struct sim *sim, int i)
+{
+    struct weft__carrier *carrier = &sim->runtime->crew.carriers[i];
+    struct sim_carrier *state = &sim->carriers[i];
+    if (state->asleep) {
+        weft__sleep_end(carrier);
+        *state = (struct sim_carrier){false, false, 0};
+    }
+    sim->steps++;
+    sim->clock.now += weft__rng_below(&sim->clock.rng, STEP_COST_NS);
+    weft__sim_note(&sim->clock, (uint64_t)i);
+    weft__carrier_set_self(carrier);
+    if (!weft__step(carrier) && weft__sleep_begin(carrier)) {
+        state->asleep = true;
+        state->until = weft__wheel_next(&carrier->wheel);
+    }
+    weft__carrier_set_self(NULL);
+}
+
+/// Everyone is asleep: jumps to the next expiry. False if there is none.
+static bool jump(struct sim *sim)
+{
+    weft_time next = WEFT_FOREVER;
+    for (int i = 0; i < sim->runtime->crew.count; i++) {
+        next = sim->carriers[i].until < next ? sim->carriers[i].until : next;
+    }
+    if (next == WEFT_FOREVER) {
+        return false;
+    }
+    sim->clock.now = next;
+    return true;
+}
+
+static int fail(struct sim *sim, int rc, const char *why)
+{
+    weft__log(&sim->runtime->log, WEFT_LOG_ERROR, "sim",
+              "seed %" PRIu64 ", virtual time %" PRIu64 " ns: %s", sim->options.seed,
+              sim->clock.now - EPOCH, why);
+    weft__dump_to_log(sim->runtime, why);
+    return rc;
+}
+
+// Shutting down: the tasks are told in the order of their numbers.
+
+struct roll {
+    struct weft__task **tasks;
+    size_t count;
+    size_t room;
+};
+
+static void call_the_roll(struct weft__task *task, void *arg)
+{
+    struct roll *roll = arg;
+    if (roll->count < roll->room) {
+        roll->tasks[roll->count] = task;
+    }
+    roll->count++;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = (*(struct weft__task *const *)a)->id;
+    uint64_t y = (*(struct weft__task *const *)b)->id;
+    return (x > y) - (x < y);
+}
+
+static int cancel_all(struct sim *sim)
+{
+    struct weft__runtime *runtime = sim->runtime;
+    struct roll roll = {0};
+    weft__runtime_each_task(runtime, call_the_roll, &roll);
+    roll.room = roll.count;
+    roll.count = 0;
+    size_t size = (roll.room + 1) * sizeof(struct weft__task *);
+    roll.tasks = weft__alloc(NULL, size, _Alignof(struct weft__task *));
+    if (roll.tasks == NULL) {
+        return -ENOMEM;
+    }
+    weft__runtime_each_task(runtime, call_the_roll, &roll);
+    qsort(roll.tasks, roll.count, sizeof(struct weft__task *), by_number);
+    weft__scope_cancel(&runtime->crew.root, -ECANCELED);
+    for (size_t i = 0; i < roll.count; i++) {
+        weft__interrupt(roll.tasks[i], WEFT__WORD_LOOK);
+    }
+    weft__free(NULL, roll.tasks, size);
+    return 0;
+}
+
+/// Notices that the main task has ended and starts the shutdown.
+static int watch_main(struct sim *sim)
+{
+    if (sim->main_ended || !weft_task_done(sim->main)) {
+        return 0;
+    }
+    sim->main_ended = true;
+    sim->main_result = sim->main->result;
+    sim->grace_end = sim->clock.now + sim->options.grace_ns;
+    return cancel_all(sim);
+}
+
+static int check_limits(struct sim *sim)
+{
+    const struct weft_sim_options *options = &sim->options;
+    if (options->limit_ns != 0 && sim->clock.now - EPOCH > options->limit_ns) {
+        return fail(sim, -ETIME, "the limit of virtual time was reached");
+    }
+    if (options->limit_steps != 0 && sim->steps >= options->limit_steps) {
+        return fail(sim, -ETIME, "the limit of steps was reached");
+    }
+    if (sim->main_ended && sim->clock.now > sim->grace_end) {
+        return fail(sim, -EBUSY, "tasks did not end within the grace period");
+    }
+    return 0;
+}
+
+static int loop(struct sim *sim)
+{
+    for (;;) {
+        int rc = watch_main(sim);
+        if (rc < 0) {
+            return rc;
+        }
+        if (sim->main_ended && weft__crew_live(&sim->runtime->crew) == 0) {
+            return sim->main_result;
+        }
+        rc = check_limits(sim);
+        if (rc < 0) {
+            return rc;
+        }
+        int i = draw(sim);
+        if (i >= 0) {
+            step(sim, i);
+        } else if (!jump(sim)) {
+            return fail(sim, -EDEADLK, "everyone is asleep and nothing will wake them");
+        }
+    }
+}
+
+static void open_carriers(struct sim *sim)
+{
+    struct weft__crew *crew = &sim->runtime->crew;
+    crew->simulated = true;
+    for (int i = 0; i < crew->count; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        carrier->sim = &sim->clock;
+        carrier->driver_state = &sim->carriers[i];
+        weft__wheel_init(&carrier->wheel, sim->clock.now);
+        weft__context_adopt(&carrier->context);
+    }
+}
+
+static void forget_task(struct weft__task *task, void *arg)
+{
+    (void)arg;
+    if (!weft_task_done(task) && task->stack_low != NULL) {
+        weft__context_forget(&task->context);
+    }
+}
+
+static int clear_block(void *block, void *arg)
+{
+    (void)arg;
+    atomic_store_explicit(&((struct weft__task *)block)->word, 0, memory_order_relaxed);
+    return 0;
+}
+
+/// After a failed run tasks are left in the middle of their work: nobody will ever run them, so
+/// their memory is taken away.
+static void close_carriers(struct sim *sim, bool failed)
+{
+    struct weft__runtime *runtime = sim->runtime;
+    if (failed) {
+        weft__runtime_each_task(runtime, forget_task, NULL);
+        weft__stack_pool_each(runtime->crew.stacks, clear_block, NULL);
+        weft__blocks_each(&runtime->crew.blocks, clear_block, NULL);
+    }
+    for (int i = 0; i < runtime->crew.count; i++) {
+        weft__context_forget(&runtime->crew.carriers[i].context);
+    }
+    weft__registry_remove(runtime);
+    weft__runtime_free(runtime);
+}
+
+static int prepare(struct sim *sim, const struct weft_sim_options *options)
+{
+    struct weft_options own = WEFT_OPTIONS_INIT;
+    struct weft_options resolved;
+    struct weft__log log;
+    if (options != NULL) {
+        if (options->size != 0 && options->size != sizeof *options) {
+            return -EINVAL;
+        }
+        sim->options = *options;
+    }
+    own.carriers = sim->options.carriers != 0 ? sim->options.carriers : DEFAULT_CARRIERS;
+    own.log = sim->options.log;
+    own.log_ctx = sim->options.log_ctx;
+    sim->options.grace_ns = sim->options.grace_ns != 0 ? sim->options.grace_ns : DEFAULT_GRACE;
+    int rc = own.carriers > MAX_CARRIERS ? -EINVAL : weft__options_resolve(&resolved, &log, &own);
+    if (rc < 0) {
+        return rc;
+    }
+    sim->rng.state = sim->options.seed;
+    sim->clock = (struct weft__sim_clock){
+        .now = EPOCH,
+        .rng.state = weft__rng_next(&sim->rng),
+        .hash = sim->options.seed,
+    };
+    rc = weft__runtime_alloc(&sim->runtime, &resolved, &log, &sim_driver);
+    if (rc < 0) {
+        return rc;
+    }
+    weft__registry_add(sim->runtime);
+    open_carriers(sim);
+    return 0;
+}
+
+static int spawn_main(struct sim *sim, weft_fn fn, void *arg)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.name = "main";
+    attr.place = WEFT_PLACE_CARRIER;
+    struct weft__spawn spawn = {
+        .fn = fn,
+        .arg = arg,
+        .attr = &attr,
+        .scope = &sim->runtime->crew.root,
+        .file = __FILE__,
+        .line = __LINE__,
+    };
+    return weft__spawn(&sim->main, &sim->runtime->crew, NULL, &spawn);
+}
+
+int weft_sim_run(struct weft_sim_result *result, weft_fn fn, void *arg,
+                 const struct weft_sim_options *options)
+{
+    struct sim sim = {0};
+    if (result != NULL) {
+        *result = (struct weft_sim_result){0};
+    }
+    if (weft__carrier_self() != NULL) {
+        return -EDEADLK;
+    }
+    int rc = prepare(&sim, options);
+    if (rc < 0) {
+        return rc;
+    }
+    bool failed = true;
+    rc = spawn_main(&sim, fn, arg);
+    if (rc == 0) {
+        rc = loop(&sim);
+        failed = weft__crew_live(&sim.runtime->crew) != 0;
+        if (!failed) {
+            weft_task_release(sim.main);
+        }
+    }
+    if (result != NULL) {
+        *result = (struct weft_sim_result){
+            .trace_hash = sim.clock.hash,
+            .virtual_ns = sim.clock.now - EPOCH,
+            .steps = sim.steps,
+            .result = sim.main_result,
+        };
+    }
+    close_carriers(&sim, failed);
+    return rc;
+}

@@ -1,0 +1,197 @@
+// start.c - carriers come up and go down; runtimes are created and destroyed.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "io/io.h"
+#include "runtime/options.h"
+#include "runtime/runtime.h"
+#include "sched/park.h"
+#include "task/overflow.h"
+
+#define THREAD_NAME_BYTES 16 // the kernel's limit
+
+static void report(struct weft__runtime *runtime, int rc)
+{
+    int none = 0;
+    if (rc < 0) {
+        atomic_compare_exchange_strong(&runtime->start_error, &none, rc);
+    }
+    atomic_fetch_add_explicit(&runtime->reported, 1, memory_order_release);
+    weft__futex_wake(&runtime->reported, 1);
+}
+
+static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime)
+{
+    struct weft__driver_config config = {.allocator = runtime->options.allocator};
+    char name[THREAD_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
+    (void)pthread_setname_np(pthread_self(), name);
+    weft__wheel_init(&carrier->wheel, weft__clock_ns());
+    return carrier->driver->open(&carrier->driver_state, &config);
+}
+
+static void *carrier_main(void *arg)
+{
+    struct weft__carrier *carrier = arg;
+    struct weft__runtime *runtime = weft__runtime_of(carrier->crew);
+    struct weft__overflow_thread overflow;
+    int rc = prepare_carrier(carrier, runtime);
+    if (rc == 0) {
+        rc = weft__overflow_thread_init(&overflow);
+        if (rc < 0) {
+            carrier->driver->close(carrier->driver_state);
+            carrier->driver_state = NULL;
+        }
+    }
+    bool ready = rc == 0; // after the report of a failure the runtime may go at any time
+    if (ready) {
+        weft__context_adopt(&carrier->context);
+        weft__carrier_set_self(carrier);
+    }
+    report(runtime, rc);
+    if (ready) {
+        weft__carrier_loop(carrier);
+        weft__carrier_set_self(NULL);
+        weft__context_forget(&carrier->context);
+        weft__overflow_thread_fini(&overflow);
+    }
+    return NULL;
+}
+
+static void stop_carrier(struct weft__request *request, struct weft__carrier *carrier)
+{
+    (void)request;
+    carrier->stop = true;
+}
+
+/// Drivers are closed only when no carrier runs any more: until then one may kick another.
+static void stop_carriers(struct weft__runtime *runtime, int started)
+{
+    struct weft__crew *crew = &runtime->crew;
+    for (int i = 0; i < started; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        if (carrier->driver_state != NULL) {
+            carrier->control.fn = stop_carrier;
+            weft__put(carrier, &carrier->control.node, NULL);
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(crew->carriers[i].thread, NULL);
+    }
+    for (int i = 0; i < started; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        if (carrier->driver_state != NULL) {
+            carrier->driver->close(carrier->driver_state);
+        }
+    }
+}
+
+static int start_carriers(struct weft__runtime *runtime)
+{
+    struct weft__crew *crew = &runtime->crew;
+    int started = 0;
+    int rc = 0;
+    while (started < crew->count && rc == 0) {
+        struct weft__carrier *carrier = &crew->carriers[started];
+        rc = -pthread_create(&carrier->thread, NULL, carrier_main, carrier);
+        started += rc == 0;
+    }
+    uint32_t reported;
+    while ((reported = atomic_load_explicit(&runtime->reported, memory_order_acquire)) <
+           (uint32_t)started) {
+        weft__futex_wait(&runtime->reported, reported, WEFT_FOREVER);
+    }
+    if (rc == 0) {
+        rc = atomic_load(&runtime->start_error);
+    }
+    if (rc < 0) {
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime", "carrier %d of %d cannot start: %s",
+                  started, crew->count, strerror(-rc));
+        stop_carriers(runtime, started);
+    }
+    return rc;
+}
+
+static int choose_driver(const struct weft__driver **driver, const struct weft_options *options,
+                         const struct weft__log *log)
+{
+    char why[256] = "";
+    int rc = weft__io_choose(driver, options->io, why, sizeof why);
+    if (rc < 0) {
+        weft__log(log, WEFT_LOG_ERROR, "io", "no driver: %s",
+                  why[0] != '\0' ? why : strerror(-rc));
+    } else if (why[0] != '\0') {
+        weft__log(log, WEFT_LOG_WARN, "io", "%s", why);
+    } else {
+        weft__log(log, WEFT_LOG_INFO, "io", "driver: %s", (*driver)->name);
+    }
+    return rc;
+}
+
+static void describe_block(void *block, char *text, size_t size_bytes)
+{
+    weft__describe_task(block, text, size_bytes);
+}
+
+int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
+{
+    struct weft_options resolved;
+    struct weft__log log;
+    const struct weft__driver *driver;
+    *out = NULL;
+    int rc = weft__options_resolve(&resolved, &log, options);
+    if (rc == 0) {
+        rc = choose_driver(&driver, &resolved, &log);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    weft__overflow_set_describe(describe_block);
+    rc = weft__overflow_install();
+    if (rc < 0) {
+        return rc;
+    }
+    struct weft__runtime *runtime;
+    rc = weft__runtime_alloc(&runtime, &resolved, &log, driver);
+    if (rc < 0) {
+        return rc;
+    }
+    weft__registry_add(runtime);
+    rc = start_carriers(runtime);
+    if (rc < 0) {
+        weft__registry_remove(runtime);
+        weft__runtime_free(runtime);
+        return rc;
+    }
+    *out = runtime;
+    return 0;
+}
+
+int weft_runtime_destroy(weft_runtime *runtime)
+{
+    if (runtime == NULL) {
+        return 0;
+    }
+    if (!runtime->shut) {
+        int rc = weft_runtime_shutdown(runtime, runtime->options.grace_ns);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    stop_carriers(runtime, runtime->crew.count);
+    weft__registry_remove(runtime);
+    weft__runtime_free(runtime);
+    return 0;
+}
+
+const char *weft_runtime_driver(const weft_runtime *runtime)
+{
+    return runtime->driver->name;
+}
+
+int weft_runtime_carriers(const weft_runtime *runtime)
+{
+    return runtime->crew.count;
+}

@@ -1,0 +1,154 @@
+// task_api.c - the public face of tasks: handles, and what a task asks about itself.
+#include <errno.h>
+
+#include "runtime/runtime.h"
+#include "task/host.h"
+#include "task/join.h"
+#include "task/local.h"
+#include "task/scope.h"
+
+int weft_join(int *result, weft_task *task, weft_time deadline)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    struct weft__task *thread = weft__thread_self();
+    int rc = weft__runtime_refuses(task->crew, self);
+    if (rc < 0) {
+        return rc;
+    }
+    if (thread == task) {
+        return -EDEADLK;
+    }
+    if (self != NULL && thread == NULL) {
+        return -EPERM;
+    }
+    if (thread != NULL) {
+        weft__charge(thread);
+    }
+    int value;
+    rc = weft__task_join(task, thread, &value, deadline);
+    if (rc < 0) {
+        return rc;
+    }
+    if (result != NULL) {
+        *result = value;
+    }
+    weft__task_release(task, weft__carrier_self());
+    return 0;
+}
+
+bool weft_task_done(const weft_task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    return (word & WEFT__WORD_LIFE) == WEFT__WORD_DONE;
+}
+
+void weft_task_cancel(weft_task *task)
+{
+    if (weft__runtime_refuses(task->crew, weft__carrier_self()) == 0) {
+        weft__interrupt(task, WEFT__WORD_LOOK | WEFT__WORD_CANCELLED);
+    }
+}
+
+weft_task *weft_task_retain(weft_task *task)
+{
+    weft__word_retain(task);
+    return task;
+}
+
+void weft_task_release(weft_task *task)
+{
+    if (task != NULL) {
+        weft__task_release(task, weft__carrier_self());
+    }
+}
+
+weft_task *weft_self(void)
+{
+    return weft__task_self();
+}
+
+uint64_t weft_task_id(const weft_task *task)
+{
+    return task != NULL ? task->id : 0;
+}
+
+const char *weft_task_name(const weft_task *task)
+{
+    return task != NULL ? task->name : "";
+}
+
+static int yield(struct weft__task *task)
+{
+    weft__thread_leave(task, WEFT__YIELDED);
+    return weft__scope_cancelled(task) ? -ECANCELED : 0;
+}
+
+int weft_yield(void)
+{
+    struct weft__task *task = weft__thread_self();
+    return task != NULL ? yield(task) : weft__no_task();
+}
+
+int weft_checkpoint(void)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    struct weft__carrier *carrier = task->home;
+    weft_time now = weft__carrier_now(carrier);
+    if (carrier->slice_end == 0) {
+        carrier->slice_end = now + carrier->quantum_ns;
+    }
+    if (--task->budget <= 0 || now >= carrier->slice_end) {
+        return yield(task);
+    }
+    return weft__scope_cancelled(task) ? -ECANCELED : 0;
+}
+
+int weft_cancelled(void)
+{
+    struct weft__task *task = weft__task_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    return weft__scope_cancelled(task) ? -ECANCELED : 0;
+}
+
+int weft_carrier_id(void)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    return self != NULL ? self->number : -1;
+}
+
+int weft_carrier_count(void)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    return self != NULL ? self->crew->count : 0;
+}
+
+weft_runtime *weft_runtime_current(void)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    return self != NULL ? weft__runtime_of(self->crew) : NULL;
+}
+
+int64_t weft_task_stack_used(const weft_task *task)
+{
+    if (task->stack_low == NULL) {
+        return -ENOTSUP;
+    }
+    return weft__stack_touched(task->stack_low, (const char *)task + sizeof *task);
+}
+
+void *weft_local_get(const struct weft_local *key)
+{
+    struct weft__task *task = weft__task_self();
+    return task != NULL ? weft__local_get(task, key) : NULL;
+}
+
+int weft_local_set(const struct weft_local *key, void *value)
+{
+    struct weft__task *task = weft__task_self();
+    return task != NULL ? weft__local_set(task, key, value) : weft__no_task();
+}

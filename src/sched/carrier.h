@@ -1,0 +1,121 @@
+// carrier.h - an OS thread that runs tasks, with its lanes, its wheel and its driver.
+#ifndef WEFT_SCHED_CARRIER_H
+#define WEFT_SCHED_CARRIER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "base/node.h"
+#include "sched/driver.h"
+#include "sched/inbox.h"
+#include "sched/wheel.h"
+#include "task/context.h"
+#include "task/stack.h"
+#include "task/task.h"
+
+struct weft__crew;
+
+/// carrier.state. SEARCHING carries the victim's number above these bits (work stealing).
+#define WEFT__CARRIER_RUNNING UINT64_C(0)
+#define WEFT__CARRIER_PARKED UINT64_C(1)
+#define WEFT__CARRIER_SEARCHING UINT64_C(2)
+
+/// Stealable tasks. Stays empty until stealing is switched on; laid out here so that its line is
+/// reserved.
+struct weft__offer {
+    struct weft__lock lock;
+    struct weft__fifo lane; // under lock
+};
+
+/// A function to call on a carrier's thread, sent through its inbox; in the sender's storage.
+struct weft__request {
+    struct weft__node node; // kind REQUEST
+    void (*fn)(struct weft__request *request, struct weft__carrier *carrier);
+};
+
+/// What a carrier counts. Written by its own thread only, read by anyone.
+struct weft__carrier_counts {
+    _Atomic uint64_t spawned; // tasks spawned from here
+    _Atomic uint64_t ended;   // tasks that ended here
+};
+
+struct weft__carrier {
+    // Anyone's.
+    _Alignas(WEFT__LINE_PAIR) _Atomic uint64_t state;
+    _Alignas(WEFT__LINE_PAIR) struct weft__inbox inbox;
+    _Alignas(WEFT__LINE_PAIR) struct weft__offer offer;
+
+    // From here on the owner's alone, unless it says otherwise.
+    _Alignas(WEFT__LINE_PAIR) struct weft__fifo local;
+    struct weft__task *current;    // running now, or NULL
+    struct weft__context context;  // the carrier's own loop
+    weft_time coarse_now;          // the clock when it was last read
+    weft_time slice_end;           // of the running task; 0: not asked for yet
+    struct weft__stack_cache stacks;
+    uint64_t next_id;
+    weft_time quantum_ns;
+    weft_time spin_ns;
+    bool stop;
+
+    // Fixed once the carrier runs; anyone may read.
+    int number;
+    struct weft__crew *crew;
+    const struct weft__driver *driver;
+    void *driver_state;
+    struct weft__sim_clock *sim; // NULL: the real clock
+    pthread_t thread;
+    struct weft__request control; // the runtime's: stop, or report that you saw the root's cause
+
+    _Alignas(WEFT__LINE_PAIR) struct weft__carrier_counts counts;
+    _Alignas(WEFT__LINE_PAIR) struct weft__wheel wheel;
+};
+
+/// Counts by one; only the counter's own thread writes it.
+static inline void weft__count(_Atomic uint64_t *counter)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + 1, memory_order_release);
+}
+
+// current.c
+
+/// The carrier whose thread we are on, or NULL. Never inlined: a virtual thread may be on another
+/// OS thread after each park, and compilers keep thread-local addresses.
+struct weft__carrier *weft__carrier_self(void);
+void weft__carrier_set_self(struct weft__carrier *carrier);
+
+/// The running task, of either kind, or NULL.
+struct weft__task *weft__task_self(void);
+
+/// The running virtual thread, or NULL.
+struct weft__task *weft__thread_self(void);
+
+/// What a call says that needs a task and has none: -EPERM, or -ESRCH in the child of a fork.
+int weft__no_task(void);
+
+/// Marks the calling thread as one that was inside a runtime when its process forked.
+void weft__forget_self_after_fork(void);
+
+/// Whether this thread is such a one.
+bool weft__orphaned(void);
+
+/// A carrier for a foreign thread that needs one: of the default runtime, or NULL. Implemented by
+/// the runtime layer.
+struct weft__carrier *weft__default_carrier(void);
+
+/// Reads the clock, real or simulated, and remembers it as coarse_now.
+weft_time weft__carrier_now(struct weft__carrier *carrier);
+
+// step.c
+
+/// Inbox, tasks for one quantum, timers, poll. False: nothing more to do right now.
+bool weft__step(struct weft__carrier *carrier);
+
+/// Takes in what others sent: tasks to `local`, requests are carried out. On the carrier's thread.
+void weft__carrier_open_inbox(struct weft__carrier *carrier);
+
+/// Steps and sleeps until the carrier is told to stop. The body of a carrier's thread.
+void weft__carrier_loop(struct weft__carrier *carrier);
+
+#endif

@@ -1,0 +1,127 @@
+// cpus.c - the affinity mask and the cgroup quota.
+#include "sched/cpus.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sys.h"
+
+#define FOLDER_BYTES 4608
+#define PATH_BYTES   (FOLDER_BYTES + 32)
+#define TEXT_BYTES 4096
+
+static int affinity_count(void)
+{
+    // Room for 8192 CPUs; the kernel refuses a smaller set than it has.
+    cpu_set_t sets[8];
+    memset(sets, 0, sizeof sets);
+    if (weft__sys_affinity(sets, sizeof sets) < 0) {
+        return 1;
+    }
+    int count = CPU_COUNT_S(sizeof sets, sets);
+    return count > 0 ? count : 1;
+}
+
+static int ceil_quota(long long quota_us, long long period_us)
+{
+    if (quota_us <= 0 || period_us <= 0) {
+        return INT_MAX; // no limit
+    }
+    long long cpus = (quota_us + period_us - 1) / period_us;
+    return cpus < INT_MAX ? (int)cpus : INT_MAX;
+}
+
+/// cgroup v2: "max 100000" or "150000 100000" in cpu.max.
+static int quota_v2(const char *folder)
+{
+    char path[PATH_BYTES];
+    char text[128];
+    long long quota;
+    long long period;
+    (void)snprintf(path, sizeof path, "%s/cpu.max", folder);
+    if (weft__sys_read_file(path, text, sizeof text) <= 0 ||
+        sscanf(text, "%lld %lld", &quota, &period) != 2) {
+        return INT_MAX;
+    }
+    return ceil_quota(quota, period);
+}
+
+static long long read_number(const char *folder, const char *name)
+{
+    char path[PATH_BYTES];
+    char text[64];
+    long long value;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (weft__sys_read_file(path, text, sizeof text) <= 0 || sscanf(text, "%lld", &value) != 1) {
+        return -1;
+    }
+    return value;
+}
+
+static int quota_v1(const char *folder)
+{
+    return ceil_quota(read_number(folder, "cpu.cfs_quota_us"),
+                      read_number(folder, "cpu.cfs_period_us"));
+}
+
+/// The tightest quota from `mount`/`group` up to `mount`: each level may have one.
+static int walk_up(const char *root, const char *mount, const char *group,
+                   int (*quota)(const char *folder))
+{
+    char folder[FOLDER_BYTES];
+    int length = snprintf(folder, sizeof folder, "%s%s%s", root, mount, group);
+    if (length < 0 || (size_t)length >= sizeof folder) {
+        return INT_MAX;
+    }
+    size_t stop = strlen(root) + strlen(mount);
+    int least = INT_MAX;
+    for (;;) {
+        int here = quota(folder);
+        least = here < least ? here : least;
+        char *slash = strrchr(folder + stop, '/');
+        if (slash == NULL) {
+            return least;
+        }
+        *slash = '\0';
+    }
+}
+
+/// /proc/self/cgroup has lines "0::/path" (v2) and "4:cpu,cpuacct:/path" (v1).
+static int cgroup_limit(const char *root)
+{
+    char path[PATH_BYTES];
+    char text[TEXT_BYTES];
+    (void)snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    if (weft__sys_read_file(path, text, sizeof text) <= 0) {
+        return INT_MAX;
+    }
+    int least = INT_MAX;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *controllers = strchr(line, ':');
+        char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (group == NULL) {
+            continue;
+        }
+        *group++ = '\0';
+        controllers++;
+        int here = INT_MAX;
+        if (*controllers == '\0') {
+            here = walk_up(root, "/sys/fs/cgroup", group, quota_v2);
+        } else if (strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
+                   strstr(controllers, ",cpu,") != NULL) {
+            here = walk_up(root, "/sys/fs/cgroup/cpu", group, quota_v1);
+        }
+        least = here < least ? here : least;
+    }
+    return least;
+}
+
+int weft__cpus_usable(const char *root)
+{
+    int cpus = affinity_count();
+    int limit = cgroup_limit(root);
+    return limit < cpus ? (limit > 0 ? limit : 1) : cpus;
+}

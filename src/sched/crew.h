@@ -1,0 +1,56 @@
+// crew.h - the carriers of one runtime and what they share.
+#ifndef WEFT_SCHED_CREW_H
+#define WEFT_SCHED_CREW_H
+
+#include "sched/carrier.h"
+#include "task/blocks.h"
+#include "task/scope.h"
+
+struct weft__crew {
+    // Fixed once the carriers run.
+    struct weft__carrier *carriers;
+    int count;
+    struct weft_scheduler sched; // the locality policy
+    struct weft__stack_pool *stacks;
+    size_t stack_size_bytes; // default for virtual threads
+    const struct weft_allocator *allocator;
+    bool simulated; // then foreign threads are refused
+    uint32_t generation; // of the process that made it: forks that lay before
+
+    struct weft__scope root;      // every weft_go lives in it
+    struct weft__blocks blocks;   // control blocks of futures
+    _Atomic uint32_t next_spread; // round robin
+
+    // Foreign threads count here what carriers count in their own counters.
+    _Atomic uint64_t foreign_spawned;
+    _Atomic uint64_t foreign_ids;
+
+    // Shutting down: whoever ends a task bumps `endings` and wakes the one who waits for zero.
+    _Atomic uint32_t stopping;
+    _Atomic uint32_t endings;
+    _Atomic uint32_t acknowledged; // carriers that have seen the root's cause
+    bool told;                     // all tasks were visited after that; the shutting thread's
+};
+
+/// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.
+uint64_t weft__crew_live(struct weft__crew *crew);
+
+/// What a spawn needs to know.
+struct weft__spawn {
+    weft_fn fn; // NULL: a future
+    void *arg;  // the function's argument, or the struct weft_future
+    const struct weft_attr *attr;
+    struct weft__scope *scope; // the child's birth scope
+    const char *file;
+    int line;
+};
+
+/// Creates a task and queues it. `self` is the calling carrier if it belongs to the crew, else
+/// NULL. With `handle`, a reference for the caller is stored there before the task can run.
+int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft__carrier *self,
+                const struct weft__spawn *spawn);
+
+/// The operations of the locality policy: a ready task goes to its home.
+extern const struct weft_scheduler_ops weft__locality_ops;
+
+#endif

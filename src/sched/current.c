@@ -1,0 +1,58 @@
+// current.c - who is running on this OS thread.
+//
+// A virtual thread that may migrate is on another OS thread after a park, but a compiler that has
+// computed a thread-local's address before the park keeps using it. So these are real calls, each
+// computing the address afresh; nothing here may be inlined into a caller that parks.
+#include <errno.h>
+
+#include "sched/carrier.h"
+
+// Initial-exec: one load from the thread pointer, also in the shared library.
+#define LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+
+static LOCAL struct weft__carrier *current;
+static LOCAL bool orphaned;
+
+WEFT__NOINLINE struct weft__carrier *weft__carrier_self(void)
+{
+    __asm__ volatile("");
+    return current;
+}
+
+WEFT__NOINLINE void weft__carrier_set_self(struct weft__carrier *carrier)
+{
+    __asm__ volatile("");
+    current = carrier;
+}
+
+WEFT__NOINLINE struct weft__task *weft__task_self(void)
+{
+    __asm__ volatile("");
+    return current != NULL ? current->current : NULL;
+}
+
+WEFT__NOINLINE struct weft__task *weft__thread_self(void)
+{
+    __asm__ volatile("");
+    struct weft__task *task = current != NULL ? current->current : NULL;
+    return task != NULL && task->kind == &weft__kind_thread ? task : NULL;
+}
+
+WEFT__NOINLINE int weft__no_task(void)
+{
+    __asm__ volatile("");
+    return orphaned ? -ESRCH : -EPERM;
+}
+
+WEFT__NOINLINE void weft__forget_self_after_fork(void)
+{
+    __asm__ volatile("");
+    orphaned = orphaned || current != NULL;
+    current = NULL;
+}
+
+WEFT__NOINLINE bool weft__orphaned(void)
+{
+    __asm__ volatile("");
+    return orphaned;
+}

@@ -1,0 +1,64 @@
+// host.c - what the task layer needs from the carrier under a task (task/host.h).
+#include "task/host.h"
+
+#include "base/assert.h"
+#include "base/sys.h"
+#include "sched/crew.h"
+
+weft_time weft__host_now(struct weft__task *task)
+{
+    return weft__carrier_now(task->home);
+}
+
+void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when)
+{
+    struct weft__wheel *wheel = &task->home->wheel;
+    if (weft__timer_armed(timer)) {
+        weft__wheel_remove(wheel, timer);
+        task->in_flight--;
+    }
+    if (when != WEFT_FOREVER) {
+        weft__wheel_add(wheel, timer, when);
+        task->in_flight++;
+    }
+}
+
+/// Deadlines are armed lazily: a timer that is early enough stays where it is, because it only
+/// wakes, and the waiter looks at the clock and asks again. So a connection that moves its deadline
+/// with every request touches the wheel once per timeout, not once per request.
+static void arm_deadline(struct weft__task *task, weft_time deadline)
+{
+    struct weft__timer *timer = &task->deadline;
+    if (deadline != WEFT_FOREVER && (!weft__timer_armed(timer) || timer->when > deadline)) {
+        weft__host_timer_set(task, timer, deadline);
+    }
+}
+
+void weft__host_park(struct weft__task *task, weft_time deadline)
+{
+    weft_assert(task->kind == &weft__kind_thread);
+    arm_deadline(task, deadline);
+    atomic_store_explicit(&task->waits_since, task->home->coarse_now, memory_order_relaxed);
+    weft__thread_leave(task, WEFT__PARKED);
+}
+
+void weft__deadline_fired(struct weft__timer *timer)
+{
+    struct weft__task *task = weft__container_of(timer, struct weft__task, deadline);
+    task->in_flight--;
+    weft__wake(task);
+}
+
+void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier)
+{
+    struct weft__crew *crew = task->crew;
+    if (weft__timer_armed(&task->deadline)) {
+        weft__host_timer_set(task, &task->deadline, WEFT_FOREVER);
+    }
+    weft__count(&carrier->counts.ended);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (weft__unlikely(atomic_load_explicit(&crew->stopping, memory_order_relaxed) != 0)) {
+        atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
+        weft__futex_wake(&crew->endings, 1);
+    }
+}

@@ -1,0 +1,66 @@
+// park.c - putting idle carriers to sleep without losing a wake-up.
+//
+// The danger: a carrier looks at its inbox while a producer looks at the carrier's state; each sees
+// nothing new, and a ready task waits for an unrelated event. So each side announces first and looks
+// second:
+//
+//     making ready                        going to sleep
+//     push the node                       state = PARKED
+//     fence (seq_cst)                     fence (seq_cst)
+//     if state == PARKED, kick            look at the inbox once more, then wait in the driver
+//
+//   P1  A kick is a token: a carrier kicked before it waits returns at once (sched/driver.h).
+//   P2  Nobody is kicked twice for one sleep: the producer that moves PARKED to RUNNING kicks.
+//   P3  A kick may come late, in a later sleep. Then that sleep ends early, for nothing.
+//   P4  The state carries no data. What was pushed is carried by the inbox's release and acquire.
+//
+// Rejected: an idle list under a mutex (every wake would take it); kicking without a look at the
+// state (a system call of 10 us per hand-over to a carrier that is awake anyway).
+// Locks: none. Checked by: tests/model (put/sleep), tests/model/litmus_sleep_wake.c.
+#include "sched/park.h"
+
+static void unpark(struct weft__carrier *target, struct weft__carrier *self)
+{
+    uint64_t state = atomic_load_explicit(&target->state, memory_order_relaxed);
+    if (state == WEFT__CARRIER_PARKED &&
+        atomic_compare_exchange_strong_explicit(&target->state, &state, WEFT__CARRIER_RUNNING,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        bool kin = self != NULL && self->driver == target->driver;
+        target->driver->kick(target->driver_state, kin ? self->driver_state : NULL);
+    }
+}
+
+void weft__put(struct weft__carrier *target, struct weft__node *node, struct weft__carrier *self)
+{
+    if (target == self && node->kind == WEFT__NODE_TASK) {
+        weft__fifo_push(&self->local, node);
+        return;
+    }
+    weft__inbox_push(&target->inbox, node);
+    atomic_thread_fence(memory_order_seq_cst);
+    unpark(target, self);
+}
+
+bool weft__sleep_begin(struct weft__carrier *carrier)
+{
+    atomic_store_explicit(&carrier->state, WEFT__CARRIER_PARKED, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (weft__inbox_empty(&carrier->inbox)) {
+        return true;
+    }
+    weft__sleep_end(carrier);
+    return false;
+}
+
+void weft__sleep_end(struct weft__carrier *carrier)
+{
+    atomic_store_explicit(&carrier->state, WEFT__CARRIER_RUNNING, memory_order_relaxed);
+}
+
+void weft__sleep(struct weft__carrier *carrier)
+{
+    if (weft__sleep_begin(carrier)) {
+        carrier->driver->wait(carrier->driver_state, weft__wheel_next(&carrier->wheel));
+        weft__sleep_end(carrier);
+    }
+}

@@ -1,0 +1,228 @@
+// spawn.c - making a task: memory, identity, place, and its first way to a lane.
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "sched/crew.h"
+#include "task/host.h"
+
+_Static_assert(sizeof(struct weft__task) <= 576, "a sleeping thread has to fit into one page");
+
+static const struct weft_attr default_attr = WEFT_ATTR_INIT;
+
+static int check_attr(const struct weft__crew *crew, const struct weft_attr *attr)
+{
+    size_t stack = attr->stack_size_bytes;
+    if (attr->size != sizeof *attr) {
+        return -EINVAL;
+    }
+    if (stack != 0 && (stack < WEFT__STACK_MIN_BYTES || stack > WEFT__STACK_MAX_BYTES)) {
+        return -EINVAL;
+    }
+    switch (attr->place) {
+    case WEFT_PLACE_CURRENT:
+    case WEFT_PLACE_SPREAD:
+        return 0;
+    case WEFT_PLACE_CARRIER:
+        return attr->carrier >= 0 && attr->carrier < crew->count ? 0 : -EINVAL;
+    }
+    return -EINVAL;
+}
+
+static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__carrier *self,
+                                         const struct weft_attr *attr)
+{
+    if (attr->place == WEFT_PLACE_CARRIER) {
+        return &crew->carriers[attr->carrier];
+    }
+    if (attr->place == WEFT_PLACE_CURRENT && self != NULL) {
+        return self;
+    }
+    uint32_t turn = atomic_fetch_add_explicit(&crew->next_spread, 1, memory_order_relaxed);
+    return &crew->carriers[turn % (uint32_t)crew->count];
+}
+
+static size_t round_up_pow2(size_t size)
+{
+    return (size & (size - 1)) == 0 ? size : (size_t)1 << (64 - __builtin_clzl(size));
+}
+
+/// Numbers are handed out without sharing: carrier i of n takes i+1, i+1+(n+1), ...; foreign
+/// threads share the residue 0.
+static uint64_t next_id(struct weft__crew *crew, struct weft__carrier *self)
+{
+    uint64_t stride = (uint64_t)crew->count + 1;
+    if (self != NULL) {
+        return self->next_id++ * stride + (uint64_t)self->number + 1;
+    }
+    uint64_t turn = atomic_fetch_add_explicit(&crew->foreign_ids, 1, memory_order_relaxed);
+    return (turn + 1) * stride;
+}
+
+static void copy_name(struct weft__task *task, const char *name)
+{
+    size_t length = name != NULL ? strnlen(name, WEFT__TASK_NAME_BYTES - 1) : 0;
+    if (length > 0) {
+        memcpy(task->name, name, length);
+    }
+    task->name[length] = '\0';
+}
+
+/// Everything but the memory's own fields and the word, which is last.
+static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__carrier *self,
+                 const struct weft__spawn *spawn, const struct weft_attr *attr)
+{
+    task->node.kind = WEFT__NODE_TASK;
+    task->sched = &crew->sched;
+    task->home = choose_home(crew, self, attr);
+    task->scope = spawn->scope;
+    task->birth = spawn->scope;
+    task->return_to = NULL;
+    task->saved_errno = 0;
+    task->result = 0;
+    task->in_flight = 0;
+    task->started = false;
+    task->movable = true;
+    task->migratable = attr->migratable || spawn->fn == NULL;
+    task->deadline = (struct weft__timer){.fire = weft__deadline_fired};
+    task->id = next_id(crew, self);
+    task->fn = spawn->fn;
+    task->arg = spawn->arg;
+    task->crew = crew;
+    task->file = spawn->file;
+    task->line = spawn->line;
+    task->joiners = NULL;
+    atomic_store_explicit(&task->join_lock.state, 0, memory_order_relaxed);
+    atomic_store_explicit(&task->waits_for, NULL, memory_order_relaxed);
+    atomic_store_explicit(&task->waits_since, 0, memory_order_relaxed);
+    task->locals = NULL;
+    copy_name(task, attr->name);
+}
+
+static int take_thread(struct weft__task **out, struct weft__crew *crew, struct weft__carrier *self,
+                       const struct weft_attr *attr)
+{
+    size_t size = attr->stack_size_bytes != 0 ? round_up_pow2(attr->stack_size_bytes)
+                                              : crew->stack_size_bytes;
+    void *block;
+    void *low;
+    int rc = weft__stack_take(crew->stacks, self != NULL ? &self->stacks : NULL, size, &block, &low);
+    if (rc < 0) {
+        return rc;
+    }
+    struct weft__task *task = block;
+    task->kind = &weft__kind_thread;
+    task->stack_low = low;
+    task->stack_size_bytes = size;
+    weft__context_make(&task->context, low, block, weft__thread_entry, task);
+    *out = task;
+    return 0;
+}
+
+static int take_future(struct weft__task **out, struct weft__crew *crew)
+{
+    struct weft__task *task = weft__block_take(&crew->blocks);
+    if (task == NULL) {
+        return -ENOMEM;
+    }
+    task->kind = &weft__kind_future;
+    task->stack_low = NULL;
+    task->stack_size_bytes = 0;
+    *out = task;
+    return 0;
+}
+
+void weft__thread_free(struct weft__task *task, struct weft__carrier *carrier)
+{
+    struct weft__crew *crew = task->crew;
+    bool ours = carrier != NULL && carrier->crew == crew;
+    weft__context_forget(&task->context);
+    weft__stack_give(crew->stacks, ours ? &carrier->stacks : NULL, task, task->stack_size_bytes);
+}
+
+void weft__future_free(struct weft__task *task, struct weft__carrier *carrier)
+{
+    (void)carrier;
+    weft__block_give(&task->crew->blocks, task);
+}
+
+static int inherit_locals(struct weft__task *task, const struct weft_attr *attr)
+{
+    struct weft__task *parent = attr->inherit ? weft__task_self() : NULL;
+    return parent != NULL ? weft__locals_inherit(task, parent) : 0;
+}
+
+static void count_spawn(struct weft__crew *crew, struct weft__carrier *self)
+{
+    if (self != NULL) {
+        weft__count(&self->counts.spawned);
+    } else {
+        atomic_fetch_add_explicit(&crew->foreign_spawned, 1, memory_order_release);
+    }
+}
+
+/// A shutdown may have visited all tasks between our look at the root's cause and this one's
+/// publication. Carriers are asked whether they have seen the cause; foreign threads look again.
+static void see_late_shutdown(struct weft__crew *crew, struct weft__task *task)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&crew->root.cause, memory_order_acquire) != 0) {
+        weft__interrupt(task, WEFT__WORD_LOOK);
+    }
+}
+
+int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft__carrier *self,
+                const struct weft__spawn *spawn)
+{
+    const struct weft_attr *attr = spawn->attr != NULL ? spawn->attr : &default_attr;
+    struct weft__task *task = NULL;
+    int rc = check_attr(crew, attr);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = spawn->fn != NULL ? take_thread(&task, crew, self, attr) : take_future(&task, crew);
+    if (rc < 0) {
+        return rc;
+    }
+    fill(task, crew, self, spawn, attr);
+    rc = inherit_locals(task, attr);
+    if (rc < 0) {
+        goto free_task;
+    }
+    rc = weft__scope_enter(spawn->scope, task);
+    if (rc < 0) {
+        goto free_locals;
+    }
+    count_spawn(crew, self);
+    weft__word_init(task, handle != NULL ? 2 : 1, handle != NULL ? 0 : WEFT__WORD_DETACHED);
+    if (handle != NULL) {
+        *handle = task;
+    }
+    if (self == NULL) {
+        see_late_shutdown(crew, task);
+    }
+    task->sched->ops->on_start(task->sched, task);
+    return 0;
+
+free_locals:
+    weft__locals_end(task);
+free_task:
+    task->kind->free(task, self);
+    return rc;
+}
+
+void *weft__host_alloc(struct weft__task *task, size_t size_bytes)
+{
+    return weft__alloc(task->crew->allocator, size_bytes, _Alignof(max_align_t));
+}
+
+void weft__host_free(struct weft__task *task, void *memory, size_t size_bytes)
+{
+    weft__free(task->crew->allocator, memory, size_bytes);
+}
+
+void weft__host_release(struct weft__task *task)
+{
+    weft__task_release(task, weft__carrier_self());
+}

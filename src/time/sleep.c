@@ -1,0 +1,128 @@
+// sleep.c - the leaf future for time.
+//
+// The timer's function runs on its carrier while the sleep may be polled elsewhere (a future moves,
+// a foreign loop polls). They meet under a lock; releasing it is the timer's last touch, so a poller
+// that saw `fired` under the lock may free the storage.
+#include <errno.h>
+
+#include <weft/future.h>
+
+#include "base/assert.h"
+#include "base/lock.h"
+#include "time/timer.h"
+
+enum phase { FRESH, ARMED, READY };
+
+struct sleep {
+    struct weft__user_timer timer;
+    weft_time when;
+    struct weft__lock lock;
+    uint8_t phase; // enum phase; the poller's
+    bool cancelled;
+    bool fired;        // under lock
+    weft_waker waker;  // under lock; owned while ARMED and not fired
+};
+_Static_assert(sizeof(struct sleep) <= sizeof(struct weft_sleep), "public size");
+
+static struct sleep *of(struct weft_sleep *sleep)
+{
+    return (struct sleep *)(void *)sleep;
+}
+
+void weft_sleep_init(struct weft_sleep *sleep, weft_time when)
+{
+    *of(sleep) = (struct sleep){.when = when};
+}
+
+static void timer_fired(void *arg)
+{
+    struct sleep *sleep = arg;
+    struct weft__user_timer *timer = &sleep->timer;
+    weft__lock_acquire(&sleep->lock);
+    while (weft__user_timer_queued(timer)) { // a cancel is on its way to us: let it arrive
+        weft__lock_release(&sleep->lock);
+        weft__user_timer_stop(timer, timer->carrier, NULL);
+        weft__lock_acquire(&sleep->lock);
+    }
+    weft_waker waker = sleep->waker;
+    sleep->fired = true;
+    weft__lock_release(&sleep->lock);
+    weft_waker_wake(&waker);
+}
+
+static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
+{
+    if (sleep->cancelled || sleep->when <= weft_now()) {
+        sleep->phase = READY;
+        return WEFT_READY;
+    }
+    struct weft__carrier *self = weft__carrier_self();
+    struct weft__carrier *carrier = self != NULL ? self : weft__default_carrier();
+    weft_assert(carrier != NULL && "a sleep polled by a foreign thread needs the default runtime");
+    sleep->phase = ARMED;
+    weft_waker_clone(&sleep->waker, waker);
+    weft__user_timer_init(&sleep->timer, carrier, timer_fired, sleep);
+    weft__user_timer_set(&sleep->timer, sleep->when, self);
+    return WEFT_PENDING;
+}
+
+static enum weft_poll look(struct sleep *sleep, const weft_waker *waker)
+{
+    weft_waker old = {NULL, NULL};
+    weft_waker fresh = {NULL, NULL};
+    bool same = sleep->waker.vtable == waker->vtable && sleep->waker.data == waker->data;
+    if (!same) {
+        weft_waker_clone(&fresh, waker); // foreign code: not under the lock
+    }
+    weft__lock_acquire(&sleep->lock);
+    bool fired = sleep->fired;
+    if (!fired && !same) {
+        old = sleep->waker;
+        sleep->waker = fresh;
+    } else if (fired) {
+        old = fresh;
+    }
+    weft__lock_release(&sleep->lock);
+    if (old.vtable != NULL) {
+        weft_waker_drop(&old);
+    }
+    sleep->phase = fired ? READY : ARMED;
+    return fired ? WEFT_READY : WEFT_PENDING;
+}
+
+enum weft_poll weft_sleep_poll(struct weft_sleep *public_sleep, weft_waker *waker)
+{
+    struct sleep *sleep = of(public_sleep);
+    switch ((enum phase)sleep->phase) {
+    case FRESH:
+        return arm(sleep, waker);
+    case ARMED:
+        return look(sleep, waker);
+    case READY:
+        break;
+    }
+    return WEFT_READY;
+}
+
+/// Only the timer ends an armed sleep, so that nothing has to be waited for here: it is brought
+/// forward to now. Under the lock, so that it cannot fire between the look and the request.
+void weft_sleep_cancel(struct weft_sleep *public_sleep)
+{
+    struct sleep *sleep = of(public_sleep);
+    if (sleep->phase == READY || sleep->cancelled) {
+        return;
+    }
+    sleep->cancelled = true;
+    if (sleep->phase == ARMED) {
+        weft__lock_acquire(&sleep->lock);
+        if (!sleep->fired) {
+            weft__user_timer_set(&sleep->timer, 1, weft__carrier_self());
+        }
+        weft__lock_release(&sleep->lock);
+    }
+}
+
+int weft_sleep_result(const struct weft_sleep *sleep)
+{
+    return ((const struct sleep *)(const void *)sleep)->cancelled ? -ECANCELED : 0;
+}

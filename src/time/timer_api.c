@@ -1,0 +1,30 @@
+// timer_api.c - the public face of timers: finds out where it is called from.
+#include <errno.h>
+
+#include "time/timer.h"
+
+int weft_timer_init(struct weft_timer *timer, weft_timer_fn fn, void *arg)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (self == NULL) {
+        return weft__no_task();
+    }
+    weft__user_timer_init(weft__user_timer_of(timer), self, fn, arg);
+    return 0;
+}
+
+void weft_timer_set(struct weft_timer *timer, weft_time when)
+{
+    weft__user_timer_set(weft__user_timer_of(timer), when, weft__carrier_self());
+}
+
+int weft_timer_stop(struct weft_timer *public_timer)
+{
+    struct weft__user_timer *timer = weft__user_timer_of(public_timer);
+    struct weft__carrier *self = weft__carrier_self();
+    struct weft__task *task = weft__thread_self();
+    if (self != NULL && self != timer->carrier && task == NULL) {
+        return -EDEADLK;
+    }
+    return weft__user_timer_stop(timer, self, task);
+}
