@@ -13,7 +13,7 @@ static void bounce(void *arg)
 {
     (void)arg;
     for (;;) {
-        weft__context_switch(&there, &here);
+        weft__context_switch(&there, &here, 0);
     }
 }
 
@@ -26,11 +26,11 @@ int weft_switch(struct contender_result *out, uint64_t count)
     weft__context_adopt(&here);
     weft__context_make(&there, stack, stack + STACK_SIZE, bounce, NULL);
     for (int i = 0; i < 1000; i++) {
-        weft__context_switch(&here, &there);
+        weft__context_switch(&here, &there, 0);
     }
     double t0 = contender_now_ns();
     for (uint64_t i = 0; i < count; i += 2) {
-        weft__context_switch(&here, &there);
+        weft__context_switch(&here, &there, 0);
     }
     contender_add(out, "ns_per_switch", (contender_now_ns() - t0) / (double)count);
     weft__context_forget(&there);

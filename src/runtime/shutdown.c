@@ -7,8 +7,9 @@
 // because a carrier that is busy may take its time to answer. Foreign threads look at the cause once
 // more after publishing.
 //
-//   D1  The last one to end is noticed: it counts its end, fences, and looks at `stopping`; the
-//       waiter sets `stopping`, fences, and looks at the counts.
+//   D1  The last one to end is noticed. A carrier that has answered sees `stopping` and reports each
+//       end; what ended there before is counted before its answer; and the waiter does not believe
+//       a count before it has all answers.
 #include <errno.h>
 
 #include "base/sys.h"

@@ -261,7 +261,7 @@ static void open_carriers(struct sim *sim)
         carrier->sim = &sim->clock;
         carrier->driver_state = &sim->carriers[i];
         weft__wheel_init(&carrier->wheel, sim->clock.now);
-        weft__context_adopt(&carrier->context);
+        weft__carrier_adopt(carrier);
     }
 }
 
@@ -291,7 +291,7 @@ static void close_carriers(struct sim *sim, bool failed)
         weft__blocks_each(&runtime->crew.blocks, clear_block, NULL);
     }
     for (int i = 0; i < runtime->crew.count; i++) {
-        weft__context_forget(&runtime->crew.carriers[i].context);
+        weft__context_forget(&runtime->crew.carriers[i].runner.context);
     }
     weft__registry_remove(runtime);
     weft__runtime_free(runtime);

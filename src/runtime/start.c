@@ -47,14 +47,14 @@ static void *carrier_main(void *arg)
     }
     bool ready = rc == 0; // after the report of a failure the runtime may go at any time
     if (ready) {
-        weft__context_adopt(&carrier->context);
+        weft__carrier_adopt(carrier);
         weft__carrier_set_self(carrier);
     }
     report(runtime, rc);
     if (ready) {
         weft__carrier_loop(carrier);
         weft__carrier_set_self(NULL);
-        weft__context_forget(&carrier->context);
+        weft__context_forget(&carrier->runner.context);
         weft__overflow_thread_fini(&overflow);
     }
     return NULL;

@@ -77,16 +77,13 @@ const char *weft_task_name(const weft_task *task)
     return task != NULL ? task->name : "";
 }
 
-static int yield(struct weft__task *task)
-{
-    weft__thread_leave(task, WEFT__YIELDED);
-    return weft__scope_cancelled(task) ? -ECANCELED : 0;
-}
-
 int weft_yield(void)
 {
     struct weft__task *task = weft__thread_self();
-    return task != NULL ? yield(task) : weft__no_task();
+    if (weft__unlikely(task == NULL)) {
+        return weft__no_task();
+    }
+    return weft__thread_leave(task, WEFT__YIELDED);
 }
 
 int weft_checkpoint(void)
@@ -101,7 +98,7 @@ int weft_checkpoint(void)
         carrier->slice_end = now + carrier->quantum_ns;
     }
     if (--task->budget <= 0 || now >= carrier->slice_end) {
-        return yield(task);
+        return weft__thread_leave(task, WEFT__YIELDED);
     }
     return weft__scope_cancelled(task) ? -ECANCELED : 0;
 }

@@ -49,7 +49,7 @@ struct weft__carrier {
     // From here on the owner's alone, unless it says otherwise.
     _Alignas(WEFT__LINE_PAIR) struct weft__fifo local;
     struct weft__task *current;    // running now, or NULL
-    struct weft__context context;  // the carrier's own loop
+    struct weft__runner runner;    // the carrier's own loop
     weft_time coarse_now;          // the clock when it was last read
     weft_time slice_end;           // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
@@ -84,6 +84,9 @@ static inline void weft__count(_Atomic uint64_t *counter)
 /// OS thread after each park, and compilers keep thread-local addresses.
 struct weft__carrier *weft__carrier_self(void);
 void weft__carrier_set_self(struct weft__carrier *carrier);
+
+/// Prepares the calling OS thread to run tasks for `carrier`.
+void weft__carrier_adopt(struct weft__carrier *carrier);
 
 /// The running task, of either kind, or NULL.
 struct weft__task *weft__task_self(void);

@@ -25,6 +25,13 @@ WEFT__NOINLINE void weft__carrier_set_self(struct weft__carrier *carrier)
     current = carrier;
 }
 
+void weft__carrier_adopt(struct weft__carrier *carrier)
+{
+    weft__context_adopt(&carrier->runner.context);
+    carrier->runner.carrier = carrier;
+    carrier->runner.errno_at = &errno;
+}
+
 WEFT__NOINLINE struct weft__task *weft__task_self(void)
 {
     __asm__ volatile("");

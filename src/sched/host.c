@@ -39,7 +39,7 @@ void weft__host_park(struct weft__task *task, weft_time deadline)
     weft_assert(task->kind == &weft__kind_thread);
     arm_deadline(task, deadline);
     atomic_store_explicit(&task->waits_since, task->home->coarse_now, memory_order_relaxed);
-    weft__thread_leave(task, WEFT__PARKED);
+    (void)weft__thread_leave(task, WEFT__PARKED);
 }
 
 void weft__deadline_fired(struct weft__timer *timer)
@@ -56,7 +56,7 @@ void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier)
         weft__host_timer_set(task, &task->deadline, WEFT_FOREVER);
     }
     weft__count(&carrier->counts.ended);
-    atomic_thread_fence(memory_order_seq_cst);
+    // No fence: see runtime/shutdown.c, D1.
     if (weft__unlikely(atomic_load_explicit(&crew->stopping, memory_order_relaxed) != 0)) {
         atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
         weft__futex_wake(&crew->endings, 1);

@@ -1,9 +1,9 @@
 // step.c - a carrier is a step function: inbox, tasks for one quantum, timers, poll.
-#include "sched/clock.h"
-#include "sched/park.h"
-
 #include "base/relax.h"
 #include "base/sys.h"
+#include "sched/clock.h"
+#include "sched/park.h"
+#include "task/run.h"
 
 /// The clock is read once per so many tasks.
 #define TASKS_PER_LOOK WEFT__SIZED(16, 2)
@@ -41,21 +41,20 @@ static inline void prefetch_next(const struct weft__carrier *carrier)
     struct weft__node *node = carrier->local.head;
     if (node != NULL) {
         const struct weft__task *task = weft__container_of(node, struct weft__task, node);
-        __builtin_prefetch(task->context.sp, 1);
-        __builtin_prefetch((const char *)task->context.sp + WEFT__LINE, 1);
+        weft__context_prefetch(&task->context);
         __builtin_prefetch((const char *)task + WEFT__LINE, 1);
         __builtin_prefetch(node->next, 1);
     }
 }
 
-static void run_one(struct weft__carrier *carrier, struct weft__task *task)
+static inline void run_one(struct weft__carrier *carrier, struct weft__task *task)
 {
     carrier->current = task;
     carrier->slice_end = 0;
     if (weft__unlikely(carrier->sim != NULL)) {
         weft__sim_note(carrier->sim, task->id);
     }
-    bool ready = weft__run(task, &carrier->context, carrier);
+    bool ready = weft__run_inlined(task, &carrier->runner);
     carrier->current = NULL;
     if (ready) {
         if (weft__likely(task->home == carrier)) {
@@ -90,8 +89,13 @@ static void fire_timers(struct weft__carrier *carrier)
         return;
     }
     weft_time now = weft__carrier_now(carrier);
-    struct weft__timer *timer;
-    while ((timer = weft__wheel_pop(&carrier->wheel, now)) != NULL) {
+    // Bounded by what was armed before: a function that sets its timer for the past must not keep
+    // the carrier here for ever.
+    for (size_t left = carrier->wheel.armed; left > 0; left--) {
+        struct weft__timer *timer = weft__wheel_pop(&carrier->wheel, now);
+        if (timer == NULL) {
+            return;
+        }
         timer->fire(timer);
     }
 }

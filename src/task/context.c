@@ -120,7 +120,8 @@ void weft__context_adopt(struct weft__context *context)
 }
 
 #if WEFT__ASAN || WEFT__TSAN
-UNINSTRUMENTED void weft__context_switch(struct weft__context *from, struct weft__context *to)
+UNINSTRUMENTED int weft__context_switch(struct weft__context *from, struct weft__context *to,
+                                        int value)
 {
 #if WEFT__ASAN
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack_low, to->stack_size);
@@ -128,10 +129,11 @@ UNINSTRUMENTED void weft__context_switch(struct weft__context *from, struct weft
 #if WEFT__TSAN
     __tsan_switch_to_fiber(to->fiber, 0);
 #endif
-    weft__switch(from, to);
+    value = weft__switch(from, to, value);
 #if WEFT__ASAN
     __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
 #endif
+    return value;
 }
 #endif
 
@@ -143,7 +145,7 @@ UNINSTRUMENTED void weft__context_exit(struct weft__context *from, struct weft__
 #if WEFT__TSAN
     __tsan_switch_to_fiber(to->fiber, 0);
 #endif
-    weft__switch(from, to);
+    weft__switch(from, to, 0);
     __builtin_trap();
 }
 

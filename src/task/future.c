@@ -25,9 +25,8 @@ void weft__future_cancel(struct weft_future *future)
 }
 
 /// Cancel is a request: the future learns of it once and is polled on to its end.
-static void future_run(struct weft__task *task, struct weft__context *from)
+void weft__future_poll(struct weft__task *task)
 {
-    (void)from;
     struct weft_future *future = task->arg;
     if (weft__scope_cancelled(task)) {
         weft__future_cancel(future);
@@ -44,6 +43,5 @@ static void future_run(struct weft__task *task, struct weft__context *from)
 
 const struct weft__kind weft__kind_future = {
     .name = "future",
-    .run = future_run,
     .free = weft__future_free,
 };

@@ -22,21 +22,23 @@
 #include "task/scope.h"
 #include "task/wait.h"
 
+/// True if there are more.
 static bool wake_one_joiner(struct weft__task *task)
 {
     struct weft__wakee wakee;
     bool wake = false;
     weft__lock_acquire(&task->join_lock);
-    struct weft__wait *wait = task->joiners;
+    struct weft__wait *wait = task->joiners; // NULL: it has withdrawn
     if (wait != NULL) {
         task->joiners = wait->next;
         wake = weft__commit(wait, 0, &wakee);
     }
+    bool more = task->joiners != NULL;
     weft__lock_release(&task->join_lock);
     if (wake) {
         weft__wakee_wake(&wakee);
     }
-    return wait != NULL;
+    return more;
 }
 
 void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)

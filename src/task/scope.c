@@ -188,11 +188,8 @@ static void pass_on(struct weft__task *task, const struct weft__scope *outer)
     }
 }
 
-bool weft__scope_cancelled(struct weft__task *task)
+bool weft__scope_look(struct weft__task *task)
 {
-    if (weft__likely((weft__word_peek(task) & WEFT__WORD_LOOK) == 0)) {
-        return false;
-    }
     bool whole = false;
     struct weft__scope *found = find_cancelled(task, &whole);
     if (found == NULL) {

@@ -9,8 +9,8 @@
 #include "base/base.h"
 #include "base/lock.h"
 #include "base/timer.h"
+#include "task/task.h"
 
-struct weft__task;
 struct weft__wait;
 
 /// The private layout of struct weft_scope. A runtime's root scope is one too: it has no owner, and
@@ -62,9 +62,16 @@ void weft__scope_leave(struct weft__scope *scope, struct weft__task *child);
 /// tells the children.
 void weft__scope_cancel(struct weft__scope *scope, int cause);
 
-/// Whether the running task must stop: it, or a scope around it inside the innermost shield, was
-/// cancelled. Passes what it finds on to the task's own scopes. Nearly free unless told to look.
-bool weft__scope_cancelled(struct weft__task *task);
+/// Looks at the scopes around a task that was marked LOOK. Use weft__scope_cancelled().
+bool weft__scope_look(struct weft__task *task);
+
+/// Whether the task must stop: it, or a scope around it inside the innermost shield, was cancelled.
+/// Passes what it finds on to the task's own scopes. Nearly free unless marked LOOK. For the task
+/// itself, or the carrier that is about to run it.
+static inline bool weft__scope_cancelled(struct weft__task *task)
+{
+    return weft__unlikely((weft__word_peek(task) & WEFT__WORD_LOOK) != 0) && weft__scope_look(task);
+}
 
 /// Waits for all children and closes; the caller is the owner and this its innermost scope.
 int weft__scope_join(struct weft__scope *scope);

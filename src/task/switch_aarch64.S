@@ -26,7 +26,8 @@
 
     .text
 
-// void weft__switch(struct weft__context *from, struct weft__context *to)
+// int weft__switch(struct weft__context *from, struct weft__context *to, int value)
+// `value` is what the call returns in the context that continues.
     .globl  weft__switch
     .hidden weft__switch
     .type   weft__switch, %function
@@ -66,11 +67,11 @@ weft__switch:
     .cfi_offset d14, -32
     .cfi_offset d15, -24
 
-    ldr     x2, [x1]
+    ldr     x5, [x1]
 #ifndef WEFT_NO_FPU_CONTROL
     mrs     x3, fpcr
     str     x3, [sp, #160]
-    ldr     x4, [x2, #160]
+    ldr     x4, [x5, #160]
     cmp     x3, x4
     b.eq    1f
     msr     fpcr, x4
@@ -78,7 +79,8 @@ weft__switch:
 #endif
     mov     x3, sp
     str     x3, [x0]
-    mov     sp, x2
+    mov     sp, x5
+    mov     w0, w2
 
     ldp     d14, d15, [sp, #144]
     ldp     d12, d13, [sp, #128]

@@ -30,7 +30,8 @@
 
     .text
 
-// void weft__switch(struct weft__context *from, struct weft__context *to)
+// int weft__switch(struct weft__context *from, struct weft__context *to, int value)
+// `value` is what the call returns in the context that continues.
     .globl  weft__switch
     .hidden weft__switch
     .type   weft__switch, @function
@@ -63,9 +64,10 @@ weft__switch:
     stmxcsr (%rsp)
     fnstcw  4(%rsp)
 #endif
-    movq    (%rsi), %rdx
+    movq    (%rsi), %rcx
     movq    %rsp, (%rdi)
-    movq    %rdx, %rsp
+    movl    %edx, %eax
+    movq    %rcx, %rsp
 #ifndef WEFT_NO_FPU_CONTROL
     ldmxcsr (%rsp)
     fldcw   4(%rsp)

@@ -50,11 +50,9 @@ struct weft__local_value;
 #define WEFT__WORD_REF UINT64_C(0x100)
 #define WEFT__WORD_REFS UINT64_C(0xffffff00)
 
-/// How the two kinds of task differ.
+/// How the two kinds of task differ. A virtual thread is switched to (run.h), a future is polled.
 struct weft__kind {
     const char *name;
-    /// Runs the task until it parks, yields or ends; sets task->verdict.
-    void (*run)(struct weft__task *task, struct weft__context *from);
     /// Gives the block back; the word is zero by now. `carrier` is where we run, or NULL.
     void (*free)(struct weft__task *task, struct weft__carrier *carrier);
 };
@@ -86,9 +84,9 @@ struct weft__task {
     const struct weft__kind *kind;
     struct weft_scheduler *sched;
     struct weft__carrier *home; // fixed at first run unless movable
-    struct weft__scope *scope;  // innermost; the task's alone
 
     // The task's own, and its carrier's between runs.
+    struct weft__scope *scope;       // innermost
     struct weft__context *return_to; // where a virtual thread switches back to
     int saved_errno;
     int result;
@@ -169,9 +167,19 @@ void weft__wake(struct weft__task *task);
 /// weft__wake() for a task that has to look at its scopes; `flags` as for weft__word_wake().
 void weft__interrupt(struct weft__task *task, uint64_t flags);
 
+/// What an OS thread needs to run tasks.
+struct weft__runner {
+    struct weft__context context;  // its own, to which virtual threads switch back
+    int *errno_at;                 // its errno, which tasks exchange with their own
+    struct weft__carrier *carrier; // NULL: not a carrier
+};
+
 /// Runs an ACTIVE task and settles its state afterwards. True: it is still ready, the caller queues
-/// it again. `from` is the running OS thread's own context, `carrier` what runs it.
-bool weft__run(struct weft__task *task, struct weft__context *from, struct weft__carrier *carrier);
+/// it again. The inlined form is in run.h.
+bool weft__run(struct weft__task *task, struct weft__runner *runner);
+
+/// Polls a future once and sets its verdict.
+void weft__future_poll(struct weft__task *task);
 
 /// Gives a counted reference back; `carrier` is where we run, or NULL.
 void weft__task_release(struct weft__task *task, struct weft__carrier *carrier);
@@ -188,8 +196,13 @@ void weft__deadline_fired(struct weft__timer *timer);
 
 // thread.c: the virtual-thread side of a switch.
 
-/// Switches from the running virtual thread back to its carrier.
-void weft__thread_leave(struct weft__task *task, enum weft__verdict verdict);
+/// Switches from the running virtual thread back to its carrier. Returns, when it runs again,
+/// -ECANCELED if it must stop, else 0: the carrier looks, so that callers may end with this call.
+static inline int weft__thread_leave(struct weft__task *task, enum weft__verdict verdict)
+{
+    task->verdict = (uint8_t)verdict;
+    return weft__context_switch(&task->context, task->return_to, 0);
+}
 
 /// The first function on a virtual thread's stack.
 void weft__thread_entry(void *task);
@@ -199,7 +212,7 @@ void weft__thread_entry(void *task);
 static inline void weft__charge(struct weft__task *task)
 {
     if (weft__unlikely(--task->budget <= 0)) {
-        weft__thread_leave(task, WEFT__YIELDED);
+        (void)weft__thread_leave(task, WEFT__YIELDED);
     }
 }
 
