@@ -29,7 +29,7 @@ static int ceil_quota(long long quota_us, long long period_us)
     if (quota_us <= 0 || period_us <= 0) {
         return INT_MAX; // no limit
     }
-    long long cpus = (quota_us + period_us - 1) / period_us;
+    long long cpus = (quota_us - 1) / period_us + 1; // a sum could overflow
     return cpus < INT_MAX ? (int)cpus : INT_MAX;
 }
 
@@ -88,6 +88,20 @@ static int walk_up(const char *root, const char *mount, const char *group,
     }
 }
 
+/// Whether "cpu" is in a list like "cpuset,cpu,cpuacct"; kernels differ in the order.
+static bool names_cpu(const char *controllers)
+{
+    const char *at = controllers;
+    while ((at = strstr(at, "cpu")) != NULL) {
+        bool starts = at == controllers || at[-1] == ',';
+        if (starts && (at[3] == '\0' || at[3] == ',')) {
+            return true;
+        }
+        at++;
+    }
+    return false;
+}
+
 /// /proc/self/cgroup has lines "0::/path" (v2) and "4:cpu,cpuacct:/path" (v1).
 static int cgroup_limit(const char *root)
 {
@@ -110,8 +124,7 @@ static int cgroup_limit(const char *root)
         int here = INT_MAX;
         if (*controllers == '\0') {
             here = walk_up(root, "/sys/fs/cgroup", group, quota_v2);
-        } else if (strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
-                   strstr(controllers, ",cpu,") != NULL) {
+        } else if (names_cpu(controllers)) {
             here = walk_up(root, "/sys/fs/cgroup/cpu", group, quota_v1);
         }
         least = here < least ? here : least;
