@@ -8,7 +8,6 @@
 #include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "sched/park.h"
-#include "task/overflow.h"
 
 #define THREAD_NAME_BYTES 16 // the kernel's limit
 
@@ -36,15 +35,7 @@ static void *carrier_main(void *arg)
 {
     struct weft__carrier *carrier = arg;
     struct weft__runtime *runtime = weft__runtime_of(carrier->crew);
-    struct weft__overflow_thread overflow;
     int rc = prepare_carrier(carrier, runtime);
-    if (rc == 0) {
-        rc = weft__overflow_thread_init(&overflow);
-        if (rc < 0) {
-            carrier->driver->close(carrier->driver_state);
-            carrier->driver_state = NULL;
-        }
-    }
     bool ready = rc == 0; // after the report of a failure the runtime may go at any time
     if (ready) {
         weft__carrier_adopt(carrier);
@@ -55,7 +46,6 @@ static void *carrier_main(void *arg)
         weft__carrier_loop(carrier);
         weft__carrier_set_self(NULL);
         weft__context_forget(&carrier->runner.context);
-        weft__overflow_thread_fini(&overflow);
     }
     return NULL;
 }
@@ -80,6 +70,7 @@ static void stop_carriers(struct weft__runtime *runtime, int started)
     for (int i = 0; i < started; i++) {
         pthread_join(crew->carriers[i].thread, NULL);
     }
+    weft__crew_await_visitors(crew); // who may kick, too
     for (int i = 0; i < started; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         if (carrier->driver_state != NULL) {
@@ -130,11 +121,6 @@ static int choose_driver(const struct weft__driver **driver, const struct weft_o
     return rc;
 }
 
-static void describe_block(void *block, char *text, size_t size_bytes)
-{
-    weft__describe_task(block, text, size_bytes);
-}
-
 int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
 {
     struct weft_options resolved;
@@ -145,11 +131,6 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
     if (rc == 0) {
         rc = choose_driver(&driver, &resolved, &log);
     }
-    if (rc < 0) {
-        return rc;
-    }
-    weft__overflow_set_describe(describe_block);
-    rc = weft__overflow_install();
     if (rc < 0) {
         return rc;
     }
@@ -180,8 +161,8 @@ int weft_runtime_destroy(weft_runtime *runtime)
             return rc;
         }
     }
-    stop_carriers(runtime, runtime->crew.count);
     weft__registry_remove(runtime);
+    stop_carriers(runtime, runtime->crew.count);
     weft__runtime_free(runtime);
     return 0;
 }

@@ -6,6 +6,8 @@
 // nothing was alive in between.
 #include "sched/crew.h"
 
+#include <sched.h>
+
 #include "sched/park.h"
 
 uint64_t weft__crew_live(struct weft__crew *crew)
@@ -21,10 +23,34 @@ uint64_t weft__crew_live(struct weft__crew *crew)
     return spawned - ended;
 }
 
-static void locality_ready(struct weft_scheduler *self, struct weft__task *task)
+/// A task that was handed over may run and end, and its runtime be destroyed, before the thread that
+/// handed it over has looked at the carrier's state. Carriers of the crew are joined before that
+/// memory goes; everybody else says that he is here, and his goodbye is his last touch. The task is
+/// ACTIVE but in no lane yet, so the crew exists when we enter.
+static void visit(struct weft__task *task, struct weft__carrier *self)
 {
-    (void)self;
-    weft__put(task->home, &task->node, weft__carrier_self());
+    struct weft__crew *crew = task->crew;
+    atomic_fetch_add_explicit(&crew->visitors, 1, memory_order_relaxed);
+    weft__put(task->home, &task->node, self);
+    atomic_fetch_sub_explicit(&crew->visitors, 1, memory_order_release);
+}
+
+void weft__crew_await_visitors(struct weft__crew *crew)
+{
+    while (atomic_load_explicit(&crew->visitors, memory_order_acquire) != 0) {
+        sched_yield();
+    }
+}
+
+static void locality_ready(struct weft_scheduler *policy, struct weft__task *task)
+{
+    (void)policy;
+    struct weft__carrier *self = weft__carrier_self();
+    if (weft__likely(self != NULL && self->crew == task->crew)) {
+        weft__put(task->home, &task->node, self);
+    } else {
+        visit(task, self);
+    }
 }
 
 const struct weft_scheduler_ops weft__locality_ops = {

@@ -25,6 +25,9 @@ struct weft__crew {
     _Atomic uint64_t foreign_spawned;
     _Atomic uint64_t foreign_ids;
 
+    // Threads of other crews, or of none, that are handing over a task right now; see crew.c.
+    _Atomic uint32_t visitors;
+
     // Shutting down: whoever ends a task bumps `endings` and wakes the one who waits for zero.
     _Atomic uint32_t stopping;
     _Atomic uint32_t endings;
@@ -34,6 +37,9 @@ struct weft__crew {
 
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.
 uint64_t weft__crew_live(struct weft__crew *crew);
+
+/// Waits until no visitor is inside. The carriers have stopped, so it is a matter of moments.
+void weft__crew_await_visitors(struct weft__crew *crew);
 
 /// What a spawn needs to know.
 struct weft__spawn {
