@@ -48,15 +48,15 @@ enum weft_io {
 /// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
 /// allowed.
 struct weft_options {
-    size_t size;              ///< sizeof(struct weft_options)
-    int carriers;             ///< WEFT_CARRIERS: 1..1024; default: usable CPUs, capped by the cgroup
-    enum weft_io io;          ///< WEFT_IO: auto, uring, epoll
-    weft_time quantum_ns;     ///< WEFT_QUANTUM_US: 1..1000000; time slice between polls; 50 us
-    weft_time idle_spin_ns;   ///< WEFT_SPIN_US: 0..1000000; spin this long before sleeping; 0
-    weft_time grace_ns;       ///< WEFT_GRACE_MS: 0..3600000; time to end after a cancel; 10 s
-    size_t stack_size_bytes;  ///< WEFT_STACK_KB: 128..1048576, a power of two; 256 KiB
-    int stack_cache;          ///< WEFT_STACK_CACHE: 1..1000000; idle stacks kept per carrier; 1024
-    enum weft_log_level log_level; ///< WEFT_LOG: error, warn, info, debug; warn
+    size_t size;             ///< sizeof(struct weft_options)
+    int carriers;            ///< WEFT_CARRIERS: 1..1024; default: usable CPUs, capped by the cgroup
+    enum weft_io io;         ///< WEFT_IO: auto, uring, epoll
+    weft_time quantum_ns;    ///< WEFT_QUANTUM_US: 1..1000000; time slice between polls; 50 us
+    weft_time idle_spin_ns;  ///< WEFT_SPIN_US: 0..1000000; spin this long before sleeping; 0
+    weft_time grace_ns;      ///< WEFT_GRACE_MS: 0..3600000; time to end after a cancel; 10 s
+    size_t stack_size_bytes; ///< WEFT_STACK_KB: 128..1048576, a power of two; 256 KiB
+    int stack_cache;         ///< WEFT_STACK_CACHE: 1..1000000; idle stacks kept per carrier; 1024
+    enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
     weft_log_fn log;                                  ///< NULL: standard error

@@ -17,13 +17,14 @@ enum weft_place {
 /// Settings of a new task. Zero means the default everywhere but in `size`; initialise with
 /// WEFT_ATTR_INIT or weft_attr_init().
 struct weft_attr {
-    size_t size;             ///< sizeof(struct weft_attr)
-    const char *name;        ///< copied, cut to 31 bytes; NULL: the function has no name
-    size_t stack_size_bytes; ///< address space of its stack, guard included; 0: the runtime's default
+    size_t size;      ///< sizeof(struct weft_attr)
+    const char *name; ///< copied, cut to 31 bytes; NULL: the function has no name
+    size_t
+        stack_size_bytes; ///< address space of its stack, guard included; 0: the runtime's default
     enum weft_place place;
-    int carrier;      ///< with WEFT_PLACE_CARRIER
-    bool migratable;  ///< may move to another OS thread after it has started (mind thread-locals)
-    bool inherit;     ///< copies the task-local values of the spawning task
+    int carrier;     ///< with WEFT_PLACE_CARRIER
+    bool migratable; ///< may move to another OS thread after it has started (mind thread-locals)
+    bool inherit;    ///< copies the task-local values of the spawning task
 };
 #define WEFT_ATTR_INIT                                                                             \
     {                                                                                              \
@@ -47,7 +48,8 @@ WEFT_API WEFT_MUST_CHECK int weft_spawn_at(weft_task **task, weft_fn fn, void *a
                                            const struct weft_attr *attr, const char *file,
                                            int line);
 /// weft_spawn(&task, fn, arg, attr): weft_spawn_at() with the spawn site filled in.
-#define weft_spawn(task, fn, arg, attr) weft_spawn_at((task), (fn), (arg), (attr), __FILE__, __LINE__)
+#define weft_spawn(task, fn, arg, attr)                                                            \
+    weft_spawn_at((task), (fn), (arg), (attr), __FILE__, __LINE__)
 
 /// Starts `fn(arg)` detached, in the runtime's root scope, on the caller's carrier.
 ///
@@ -132,10 +134,10 @@ WEFT_API int64_t weft_task_stack_used(const weft_task *task);
 
 /// A key for task-local values; one per use, usually a static variable.
 struct weft_local {
-    const char *name;           ///< shown in dumps; may be NULL
-    void (*destroy)(void *);    ///< called for a non-NULL value when its task ends; may be NULL
-    void *(*inherit)(void *);   ///< called at spawn with `attr.inherit` to copy a value for the
-                                ///< child; NULL: this key is not inherited
+    const char *name;         ///< shown in dumps; may be NULL
+    void (*destroy)(void *);  ///< called for a non-NULL value when its task ends; may be NULL
+    void *(*inherit)(void *); ///< called at spawn with `attr.inherit` to copy a value for the
+                              ///< child; NULL: this key is not inherited
 };
 
 /// The calling task's value for `key`, or NULL.

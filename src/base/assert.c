@@ -12,7 +12,8 @@
 void weft__assert_failed(const char *what, const char *file, int line)
 {
     char text[512];
-    int length = snprintf(text, sizeof text, "weft: %s:%d: assertion failed: %s\n", file, line, what);
+    int length = snprintf(text, sizeof text, "weft: %s:%d: assertion failed: %s\n", file, line,
+                          what);
     if (length >= (int)sizeof text) {
         length = sizeof text - 1;
         text[length - 1] = '\n';

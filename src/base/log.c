@@ -9,7 +9,7 @@
 
 #define LINE_BYTES 1000
 
-static const char *const level_names[] = {"", "error", "warn", "info", "debug"};
+static const char *const level_names[] = { "", "error", "warn", "info", "debug" };
 
 static void to_stderr(enum weft_log_level level, const char *module, const char *message)
 {

@@ -14,12 +14,9 @@
 static const char *state_name(uint64_t word, const char *waits_for)
 {
     switch (word & WEFT__WORD_LIFE) {
-    case WEFT__WORD_DONE:
-        return "done";
-    case WEFT__WORD_IDLE:
-        return waits_for != NULL ? "waiting" : "parked";
-    default:
-        return "ready";
+    case WEFT__WORD_DONE: return "done";
+    case WEFT__WORD_IDLE: return waits_for != NULL ? "waiting" : "parked";
+    default: return "ready";
     }
 }
 
@@ -88,7 +85,7 @@ static void dump_line_to_log(struct weft__task *task, void *arg)
 
 void weft__dump_to_log(struct weft__runtime *runtime, const char *why)
 {
-    struct log_dump dump = {runtime};
+    struct log_dump dump = { runtime };
     weft__log(&runtime->log, WEFT_LOG_ERROR, "tasks", "%s:", why);
     weft__runtime_each_task(runtime, dump_line_to_log, &dump);
 }
@@ -122,6 +119,6 @@ static int dump_runtime(struct weft__runtime *runtime, void *arg)
 
 int weft_dump_tasks(int fd)
 {
-    struct fd_dump dump = {.fd = fd};
+    struct fd_dump dump = { .fd = fd };
     return weft__registry_each(dump_runtime, &dump);
 }

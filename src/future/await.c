@@ -12,7 +12,7 @@
 int weft_waker_self(weft_waker *waker)
 {
     struct weft__task *task = weft__task_self();
-    *waker = (weft_waker){NULL, NULL};
+    *waker = (weft_waker){ NULL, NULL };
     if (task == NULL) {
         return weft__no_task();
     }

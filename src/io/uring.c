@@ -31,7 +31,7 @@ enum {
     DEFAULT_ENTRIES = WEFT__SIZED(256, 4),
 };
 
-/// Kernels add a relative timeout to the clock without saturating; longer waits go in pieces.
+/// Some kernels add a relative timeout to the clock without saturating; longer waits go in pieces.
 #define LONGEST_WAIT_NS (24 * 3600 * WEFT_S)
 #define TRIAL_LIMIT_NS (1 * WEFT_S)
 

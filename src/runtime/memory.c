@@ -45,8 +45,8 @@ static int init_crew(struct weft__runtime *runtime)
 int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *resolved,
                         const struct weft__log *log, const struct weft__driver *driver)
 {
-    struct weft__runtime *runtime =
-        weft__alloc(resolved->allocator, sizeof *runtime, _Alignof(struct weft__runtime));
+    struct weft__runtime *runtime = weft__alloc(resolved->allocator, sizeof *runtime,
+                                                _Alignof(struct weft__runtime));
     *out = NULL;
     if (runtime == NULL) {
         return -ENOMEM;

@@ -28,12 +28,12 @@ struct row {
     bool power_of_two;
 };
 
-static const char *const io_choices[] = {"auto", "uring", "epoll", NULL};
-static const char *const log_choices[] = {"", "error", "warn", "info", "debug", NULL};
+static const char *const io_choices[] = { "auto", "uring", "epoll", NULL };
+static const char *const log_choices[] = { "", "error", "warn", "info", "debug", NULL };
 
 #define ROW(name, env, store, per, least, most, deflt, names, pow2)                                \
     {                                                                                              \
-        #name, env, offsetof(struct weft_options, name), store, per, least, most, deflt, names,    \
+#name, env, offsetof(struct weft_options, name), store, per, least, most, deflt, names,    \
             pow2                                                                                   \
     }
 
@@ -174,7 +174,8 @@ static int check_hooks(const struct weft_options *options, const struct weft__lo
         return -EINVAL;
     }
     if (provider != NULL && (provider->map == NULL || provider->unmap == NULL)) {
-        weft__log(log, WEFT_LOG_ERROR, "options", "weft_options.stack_provider needs map and unmap");
+        weft__log(log, WEFT_LOG_ERROR, "options",
+                  "weft_options.stack_provider needs map and unmap");
         return -EINVAL;
     }
     return 0;
@@ -188,7 +189,7 @@ void weft_options_init(struct weft_options *options)
 int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
                           const struct weft_options *options)
 {
-    *log = (struct weft__log){.level = WEFT_LOG_WARN};
+    *log = (struct weft__log){ .level = WEFT_LOG_WARN };
     weft_options_init(resolved);
     if (options != NULL && options->size != sizeof *options) {
         weft__log(log, WEFT_LOG_ERROR, "options",

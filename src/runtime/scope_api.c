@@ -12,7 +12,7 @@ int weft_scope_init(struct weft_scope *public_scope, int flags, weft_time deadli
 {
     struct weft__scope *scope = weft__scope_of(public_scope);
     struct weft__task *task = weft__thread_self();
-    *scope = (struct weft__scope){.open = false};
+    *scope = (struct weft__scope){ .open = false };
     if (task == NULL) {
         return weft__no_task();
     }

@@ -35,7 +35,7 @@ static int visit_block(void *block, void *arg)
 void weft__runtime_each_task(struct weft__runtime *runtime,
                              void (*visit)(struct weft__task *task, void *arg), void *arg)
 {
-    struct visitor visitor = {visit, arg};
+    struct visitor visitor = { visit, arg };
     weft__stack_pool_each(runtime->crew.stacks, visit_block, &visitor);
     weft__blocks_each(&runtime->crew.blocks, visit_block, &visitor);
 }

@@ -20,8 +20,8 @@
 #include "task/join.h"
 
 #define DEFAULT_CARRIERS 2
-#define MAX_CARRIERS     64
-#define DEFAULT_GRACE    (10 * WEFT_S)
+#define MAX_CARRIERS 64
+#define DEFAULT_GRACE (10 * WEFT_S)
 /// A step costs up to so much virtual time.
 #define STEP_COST_NS 2048
 /// Virtual time starts here, so that 0 stays a time in the past.
@@ -120,7 +120,7 @@ static void step(struct sim *sim, int i)
     struct sim_carrier *state = &sim->carriers[i];
     if (state->asleep) {
         weft__sleep_end(carrier);
-        *state = (struct sim_carrier){false, false, 0};
+        *state = (struct sim_carrier){ false, false, 0 };
     }
     sim->steps++;
     sim->clock.now += weft__rng_below(&sim->clock.rng, STEP_COST_NS);
@@ -183,7 +183,7 @@ static int by_number(const void *a, const void *b)
 static int cancel_all(struct sim *sim)
 {
     struct weft__runtime *runtime = sim->runtime;
-    struct roll roll = {0};
+    struct roll roll = { 0 };
     weft__runtime_each_task(runtime, call_the_roll, &roll);
     roll.room = roll.count;
     roll.count = 0;
@@ -350,9 +350,9 @@ static int spawn_main(struct sim *sim, weft_fn fn, void *arg)
 int weft_sim_run(struct weft_sim_result *result, weft_fn fn, void *arg,
                  const struct weft_sim_options *options)
 {
-    struct sim sim = {0};
+    struct sim sim = { 0 };
     if (result != NULL) {
-        *result = (struct weft_sim_result){0};
+        *result = (struct weft_sim_result){ 0 };
     }
     if (weft__carrier_self() != NULL) {
         return -EDEADLK;

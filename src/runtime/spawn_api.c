@@ -42,27 +42,27 @@ static int spawn_there(weft_task **task, weft_runtime *runtime, struct weft__spa
 int weft_spawn_at(weft_task **task, weft_fn fn, void *arg, const struct weft_attr *attr,
                   const char *file, int line)
 {
-    struct weft__spawn spawn = {.fn = fn, .arg = arg, .attr = attr, .file = file, .line = line};
+    struct weft__spawn spawn = { .fn = fn, .arg = arg, .attr = attr, .file = file, .line = line };
     return spawn_here(task, &spawn);
 }
 
 int weft_go_at(weft_fn fn, void *arg, const char *file, int line)
 {
-    struct weft__spawn spawn = {.fn = fn, .arg = arg, .file = file, .line = line};
+    struct weft__spawn spawn = { .fn = fn, .arg = arg, .file = file, .line = line };
     return spawn_here(NULL, &spawn);
 }
 
-int weft_spawn_future_at(weft_task **task, struct weft_future *future,
-                         const struct weft_attr *attr, const char *file, int line)
+int weft_spawn_future_at(weft_task **task, struct weft_future *future, const struct weft_attr *attr,
+                         const char *file, int line)
 {
-    struct weft__spawn spawn = {.arg = future, .attr = attr, .file = file, .line = line};
+    struct weft__spawn spawn = { .arg = future, .attr = attr, .file = file, .line = line };
     return spawn_here(task, &spawn);
 }
 
 int weft_runtime_spawn_at(weft_task **task, weft_runtime *runtime, weft_fn fn, void *arg,
                           const struct weft_attr *attr, const char *file, int line)
 {
-    struct weft__spawn spawn = {.fn = fn, .arg = arg, .attr = attr, .file = file, .line = line};
+    struct weft__spawn spawn = { .fn = fn, .arg = arg, .attr = attr, .file = file, .line = line };
     return spawn_there(task, runtime, &spawn);
 }
 
@@ -70,6 +70,6 @@ int weft_runtime_spawn_future_at(weft_task **task, weft_runtime *runtime,
                                  struct weft_future *future, const struct weft_attr *attr,
                                  const char *file, int line)
 {
-    struct weft__spawn spawn = {.arg = future, .attr = attr, .file = file, .line = line};
+    struct weft__spawn spawn = { .arg = future, .attr = attr, .file = file, .line = line };
     return spawn_there(task, runtime, &spawn);
 }

@@ -23,7 +23,7 @@ static void report(struct weft__runtime *runtime, int rc)
 
 static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime)
 {
-    struct weft__driver_config config = {.allocator = runtime->options.allocator};
+    struct weft__driver_config config = { .allocator = runtime->options.allocator };
     char name[THREAD_NAME_BYTES];
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
@@ -111,8 +111,7 @@ static int choose_driver(const struct weft__driver **driver, const struct weft_o
     char why[256] = "";
     int rc = weft__io_choose(driver, options->io, why, sizeof why);
     if (rc < 0) {
-        weft__log(log, WEFT_LOG_ERROR, "io", "no driver: %s",
-                  why[0] != '\0' ? why : strerror(-rc));
+        weft__log(log, WEFT_LOG_ERROR, "io", "no driver: %s", why[0] != '\0' ? why : strerror(-rc));
     } else if (why[0] != '\0') {
         weft__log(log, WEFT_LOG_WARN, "io", "%s", why);
     } else {

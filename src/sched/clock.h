@@ -15,7 +15,7 @@ struct weft__sim_clock {
 /// Mixes an event and its time into the trace hash.
 static inline void weft__sim_note(struct weft__sim_clock *clock, uint64_t event)
 {
-    struct weft__rng mix = {clock->hash ^ event ^ (clock->now << 16)};
+    struct weft__rng mix = { clock->hash ^ event ^ (clock->now << 16) };
     clock->hash = weft__rng_next(&mix);
 }
 

@@ -9,7 +9,7 @@
 #include "base/sys.h"
 
 #define FOLDER_BYTES 4608
-#define PATH_BYTES   (FOLDER_BYTES + 32)
+#define PATH_BYTES (FOLDER_BYTES + 32)
 #define TEXT_BYTES 4096
 
 static int affinity_count(void)

@@ -14,7 +14,7 @@ struct weft__crew {
     struct weft__stack_pool *stacks;
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
-    bool simulated; // then foreign threads are refused
+    bool simulated;      // then foreign threads are refused
     uint32_t generation; // of the process that made it: forks that lay before
 
     struct weft__scope root;      // every weft_go lives in it

@@ -22,10 +22,8 @@ static int check_attr(const struct weft__crew *crew, const struct weft_attr *att
     }
     switch (attr->place) {
     case WEFT_PLACE_CURRENT:
-    case WEFT_PLACE_SPREAD:
-        return 0;
-    case WEFT_PLACE_CARRIER:
-        return attr->carrier >= 0 && attr->carrier < crew->count ? 0 : -EINVAL;
+    case WEFT_PLACE_SPREAD: return 0;
+    case WEFT_PLACE_CARRIER: return attr->carrier >= 0 && attr->carrier < crew->count ? 0 : -EINVAL;
     }
     return -EINVAL;
 }
@@ -85,7 +83,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->started = false;
     task->movable = true;
     task->migratable = attr->migratable || spawn->fn == NULL;
-    task->deadline = (struct weft__timer){.fire = weft__deadline_fired};
+    task->deadline = (struct weft__timer){ .fire = weft__deadline_fired };
     task->id = next_id(crew, self);
     task->fn = spawn->fn;
     task->arg = spawn->arg;
@@ -107,7 +105,8 @@ static int take_thread(struct weft__task **out, struct weft__crew *crew, struct 
                                               : crew->stack_size_bytes;
     void *block;
     void *low;
-    int rc = weft__stack_take(crew->stacks, self != NULL ? &self->stacks : NULL, size, &block, &low);
+    int rc = weft__stack_take(crew->stacks, self != NULL ? &self->stacks : NULL, size, &block,
+                              &low);
     if (rc < 0) {
         return rc;
     }

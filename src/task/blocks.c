@@ -14,8 +14,8 @@ struct weft__block_chunk {
 static void grow(struct weft__blocks *blocks)
 {
     weft__lock_release(&blocks->lock);
-    struct weft__block_chunk *chunk =
-        weft__alloc(blocks->allocator, sizeof *chunk, _Alignof(struct weft__block_chunk));
+    struct weft__block_chunk *chunk = weft__alloc(blocks->allocator, sizeof *chunk,
+                                                  _Alignof(struct weft__block_chunk));
     weft__lock_acquire(&blocks->lock);
     if (chunk == NULL) {
         return;

@@ -11,7 +11,7 @@
 
 void weft_future_init(struct weft_future *future, weft_poll_fn poll, weft_cancel_fn cancel)
 {
-    *future = (struct weft_future){.poll = poll, .cancel = cancel};
+    *future = (struct weft_future){ .poll = poll, .cancel = cancel };
 }
 
 void weft__future_cancel(struct weft_future *future)

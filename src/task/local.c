@@ -31,7 +31,7 @@ static int add(struct weft__task *task, const struct weft_local *key, void *valu
     if (local == NULL) {
         return -ENOMEM;
     }
-    *local = (struct weft__local_value){task->locals, key, value};
+    *local = (struct weft__local_value){ task->locals, key, value };
     task->locals = local;
     return 0;
 }

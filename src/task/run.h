@@ -39,13 +39,10 @@ static inline bool weft__run_inlined(struct weft__task *task, struct weft__runne
         weft__future_poll(task);
     }
     switch ((enum weft__verdict)task->verdict) {
-    case WEFT__YIELDED:
-        return true;
+    case WEFT__YIELDED: return true;
     case WEFT__PARKED:
         return !weft__word_park(task); // once parked, another thread may run it already
-    case WEFT__ENDED:
-        weft__task_end(task, runner->carrier);
-        return false;
+    case WEFT__ENDED: weft__task_end(task, runner->carrier); return false;
     }
     return false;
 }

@@ -218,7 +218,7 @@ static void cancel_children(struct weft__wait *wait)
 
 static void await_children(struct weft__scope *scope)
 {
-    struct joining joining = {.scope = scope};
+    struct joining joining = { .scope = scope };
     weft__wait_init(&joining.wait, scope->owner, WEFT__WAIT_ASK, "scope join");
     joining.wait.ask = cancel_children;
     weft__lock_acquire(&scope->lock);
@@ -242,10 +242,8 @@ static int verdict(const struct weft__scope *scope)
             return scope->first_error != 0 ? scope->first_error : -ECHILD;
         }
         return cause == WEFT_CAUSE_WON ? 0 : cause;
-    case WEFT_SCOPE_COLLECT:
-        return cause != 0 ? cause : (int)scope->failed;
-    default:
-        return cause;
+    case WEFT_SCOPE_COLLECT: return cause != 0 ? cause : (int)scope->failed;
+    default: return cause;
     }
 }
 

@@ -101,8 +101,8 @@ struct weft__task {
     // Fixed at spawn; a visitor that holds a reference may read them.
     uint64_t id;
     weft_fn fn;
-    void *arg; // virtual thread: its argument; future: the struct weft_future
-    struct weft__crew *crew; // the carriers it belongs to
+    void *arg;                 // virtual thread: its argument; future: the struct weft_future
+    struct weft__crew *crew;   // the carriers it belongs to
     struct weft__scope *birth; // the scope it is a child of
     const char *file;
     int line;

@@ -106,7 +106,7 @@ int weft__block(struct weft__wait *wait, weft_time deadline)
 
 bool weft__commit(struct weft__wait *wait, int64_t result, struct weft__wakee *wakee)
 {
-    *wakee = (struct weft__wakee){wait->task, &wait->state};
+    *wakee = (struct weft__wakee){ wait->task, &wait->state };
     wait->result = result;
     uint32_t open = WEFT__WAIT_OPEN;
     return atomic_compare_exchange_strong_explicit(&wait->state, &open, WEFT__WAIT_DONE,

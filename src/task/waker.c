@@ -12,7 +12,7 @@ static void task_clone(weft_waker *copy, const weft_waker *waker)
 static void task_drop(weft_waker *waker)
 {
     struct weft__task *task = waker->data;
-    *waker = (weft_waker){NULL, NULL};
+    *waker = (weft_waker){ NULL, NULL };
     weft__host_release(task);
 }
 
@@ -36,5 +36,5 @@ static const struct weft_waker_vtable task_vtable = {
 
 weft_waker weft__waker_borrowed(struct weft__task *task)
 {
-    return (weft_waker){&task_vtable, task};
+    return (weft_waker){ &task_vtable, task };
 }

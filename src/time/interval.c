@@ -6,11 +6,11 @@
 int weft_interval_init(struct weft_interval *interval, weft_time first, weft_time period_ns,
                        enum weft_missed missed)
 {
-    *interval = (struct weft_interval){.next = WEFT_FOREVER, .period = WEFT_FOREVER};
+    *interval = (struct weft_interval){ .next = WEFT_FOREVER, .period = WEFT_FOREVER };
     if (period_ns == 0 || (unsigned)missed > WEFT_MISSED_SKIP) {
         return -EINVAL;
     }
-    *interval = (struct weft_interval){first, period_ns, missed};
+    *interval = (struct weft_interval){ first, period_ns, missed };
     return 0;
 }
 
@@ -27,12 +27,10 @@ static weft_time following(const struct weft_interval *interval, weft_time now)
         return next;
     }
     switch (interval->missed) {
-    case WEFT_MISSED_DELAY:
-        return add(now, interval->period);
+    case WEFT_MISSED_DELAY: return add(now, interval->period);
     case WEFT_MISSED_SKIP:
         return add(now, interval->period - (now - interval->next) % interval->period);
-    case WEFT_MISSED_BURST:
-        break;
+    case WEFT_MISSED_BURST: break;
     }
     return next;
 }

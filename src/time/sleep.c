@@ -19,8 +19,8 @@ struct sleep {
     struct weft__lock lock;
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
-    bool fired;        // under lock
-    weft_waker waker;  // under lock; owned while ARMED and not fired
+    bool fired;       // under lock
+    weft_waker waker; // under lock; owned while ARMED and not fired
 };
 _Static_assert(sizeof(struct sleep) <= sizeof(struct weft_sleep), "public size");
 
@@ -31,7 +31,7 @@ static struct sleep *of(struct weft_sleep *sleep)
 
 void weft_sleep_init(struct weft_sleep *sleep, weft_time when)
 {
-    *of(sleep) = (struct sleep){.when = when};
+    *of(sleep) = (struct sleep){ .when = when };
 }
 
 static void timer_fired(void *arg)
@@ -68,8 +68,8 @@ static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
 
 static enum weft_poll look(struct sleep *sleep, const weft_waker *waker)
 {
-    weft_waker old = {NULL, NULL};
-    weft_waker fresh = {NULL, NULL};
+    weft_waker old = { NULL, NULL };
+    weft_waker fresh = { NULL, NULL };
     bool same = sleep->waker.vtable == waker->vtable && sleep->waker.data == waker->data;
     if (!same) {
         weft_waker_clone(&fresh, waker); // foreign code: not under the lock
@@ -94,12 +94,9 @@ enum weft_poll weft_sleep_poll(struct weft_sleep *public_sleep, weft_waker *wake
 {
     struct sleep *sleep = of(public_sleep);
     switch ((enum phase)sleep->phase) {
-    case FRESH:
-        return arm(sleep, waker);
-    case ARMED:
-        return look(sleep, waker);
-    case READY:
-        break;
+    case FRESH: return arm(sleep, waker);
+    case ARMED: return look(sleep, waker);
+    case READY: break;
     }
     return WEFT_READY;
 }

@@ -58,7 +58,7 @@ void weft__user_timer_init(struct weft__user_timer *timer, struct weft__carrier 
 {
     *timer = (struct weft__user_timer){
         .timer.fire = fired,
-        .request = {.node.kind = WEFT__NODE_REQUEST, .fn = received},
+        .request = { .node.kind = WEFT__NODE_REQUEST, .fn = received },
         .carrier = carrier,
         .fn = fn,
         .arg = arg,
@@ -120,7 +120,7 @@ int weft__user_timer_stop(struct weft__user_timer *timer, struct weft__carrier *
         return stop_here(timer);
     }
     struct stopping stopping = {
-        .request = {.node.kind = WEFT__NODE_REQUEST, .fn = stop_received},
+        .request = { .node.kind = WEFT__NODE_REQUEST, .fn = stop_received },
         .timer = timer,
     };
     weft__wait_init(&stopping.wait, task, WEFT__WAIT_DEAF, "timer stop");
