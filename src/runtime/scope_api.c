@@ -78,7 +78,8 @@ int weft_scope_join(struct weft_scope *public_scope)
 {
     struct weft__scope *scope = weft__scope_of(public_scope);
     struct weft__task *task = weft__thread_self();
-    if (!scope->open || task == NULL || task->scope != scope) {
+    // A child's innermost scope is this one, too, until it opens its own: so look at the owner.
+    if (!scope->open || task == NULL || task->scope != scope || task != scope->owner) {
         return weft__no_task();
     }
     return weft__scope_join(scope);
