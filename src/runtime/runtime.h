@@ -20,8 +20,6 @@ struct weft__runtime {
     _Atomic uint32_t reported;
     _Atomic int start_error;
 
-    bool shut; // the shutdown has ended with nothing left; the destroyer's
-
     // Under the registry's lock.
     struct weft__runtime *next;
     struct weft__runtime **link;

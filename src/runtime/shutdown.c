@@ -11,10 +11,12 @@
 //       end; what ended there before is counted before its answer; and the waiter does not believe
 //       a count before it has all answers.
 #include <errno.h>
+#include <limits.h>
 
 #include "base/sys.h"
 #include "runtime/runtime.h"
 #include "sched/park.h"
+#include "task/word.h"
 
 struct visitor {
     void (*visit)(struct weft__task *task, void *arg);
@@ -59,7 +61,7 @@ static void cause_seen(struct weft__request *request, struct weft__carrier *carr
     struct weft__crew *crew = carrier->crew;
     atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_release);
     atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
-    weft__futex_wake(&crew->endings, 1);
+    weft__futex_wake(&crew->endings, INT_MAX);
 }
 
 static void ask_carriers(struct weft__crew *crew)
@@ -71,6 +73,22 @@ static void ask_carriers(struct weft__crew *crew)
     }
 }
 
+static void note_unless_done(struct weft__task *task, void *arg)
+{
+    *(bool *)arg |= !weft_task_done(task);
+}
+
+/// A task that is DONE wakes its joiners before it is counted as ended, which is a matter of
+/// moments: it does not make anybody late.
+static bool anyone_left(struct weft__runtime *runtime)
+{
+    bool left = false;
+    if (weft__crew_live(&runtime->crew) != 0) {
+        weft__runtime_each_task(runtime, note_unless_done, &left);
+    }
+    return left;
+}
+
 /// Waits for the carriers' answers, visits all tasks once more, waits for the last one to end.
 static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
 {
@@ -79,15 +97,18 @@ static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
         uint32_t endings = atomic_load_explicit(&crew->endings, memory_order_acquire);
         bool answered = atomic_load_explicit(&crew->acknowledged, memory_order_acquire) ==
                         (uint32_t)crew->count;
-        if (answered && !crew->told) {
-            crew->told = true;
+        if (answered && !atomic_exchange_explicit(&crew->told, true, memory_order_relaxed)) {
             weft__runtime_each_task(runtime, tell, NULL);
         }
-        if (answered && weft__crew_live(crew) == 0) {
+        bool empty = weft__crew_live(crew) == 0;
+        if (answered && empty) {
             return true;
         }
-        if (weft__futex_wait(&crew->endings, endings, deadline) == -ETIMEDOUT) {
-            return answered && weft__crew_live(crew) == 0;
+        // Carriers without tasks answer soon: that is not on the tasks' time.
+        weft_time until = empty ? WEFT_FOREVER : deadline;
+        if (weft__futex_wait(&crew->endings, endings, until) == -ETIMEDOUT &&
+            anyone_left(runtime)) {
+            return false;
         }
     }
 }
@@ -112,7 +133,6 @@ int weft_runtime_shutdown(weft_runtime *runtime, weft_time grace_ns)
         weft__dump_to_log(runtime, "these tasks did not end within the grace period");
         return -EBUSY;
     }
-    runtime->shut = true;
     return 0;
 }
 

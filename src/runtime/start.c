@@ -154,11 +154,10 @@ int weft_runtime_destroy(weft_runtime *runtime)
     if (runtime == NULL) {
         return 0;
     }
-    if (!runtime->shut) {
-        int rc = weft_runtime_shutdown(runtime, runtime->options.grace_ns);
-        if (rc < 0) {
-            return rc;
-        }
+    // Also after a shutdown: a thread that was spawning meanwhile may have slipped one in.
+    int rc = weft_runtime_shutdown(runtime, runtime->options.grace_ns);
+    if (rc < 0) {
+        return rc;
     }
     weft__registry_remove(runtime);
     stop_carriers(runtime, runtime->crew.count);

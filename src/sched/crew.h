@@ -28,11 +28,11 @@ struct weft__crew {
     // Threads of other crews, or of none, that are handing over a task right now; see crew.c.
     _Atomic uint32_t visitors;
 
-    // Shutting down: whoever ends a task bumps `endings` and wakes the one who waits for zero.
+    // Shutting down: whoever ends a task bumps `endings` and wakes those who wait for zero.
     _Atomic uint32_t stopping;
     _Atomic uint32_t endings;
     _Atomic uint32_t acknowledged; // carriers that have seen the root's cause
-    bool told;                     // all tasks were visited after that; the shutting thread's
+    _Atomic bool told;             // all tasks are or were visited after that
 };
 
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.

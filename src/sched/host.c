@@ -1,6 +1,8 @@
 // host.c - what the task layer needs from the carrier under a task (task/host.h).
 #include "task/host.h"
 
+#include <limits.h>
+
 #include "base/assert.h"
 #include "base/sys.h"
 #include "sched/crew.h"
@@ -59,6 +61,6 @@ void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier)
     // No fence: see runtime/shutdown.c, D1.
     if (weft__unlikely(atomic_load_explicit(&crew->stopping, memory_order_relaxed) != 0)) {
         atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
-        weft__futex_wake(&crew->endings, 1);
+        weft__futex_wake(&crew->endings, INT_MAX);
     }
 }
