@@ -6,11 +6,12 @@
 #include "task/join.h"
 #include "task/local.h"
 #include "task/scope.h"
+#include "task/word.h"
 
 int weft_join(int *result, weft_task *task, weft_time deadline)
 {
     struct weft__carrier *self = weft__carrier_self();
-    struct weft__task *thread = weft__thread_self();
+    struct weft__task *thread = self != NULL ? self->current : NULL;
     int rc = weft__runtime_refuses(task->crew, self);
     if (rc < 0) {
         return rc;
@@ -18,8 +19,8 @@ int weft_join(int *result, weft_task *task, weft_time deadline)
     if (thread == task) {
         return -EDEADLK;
     }
-    if (self != NULL && thread == NULL) {
-        return -EPERM;
+    if (self != NULL && (thread == NULL || thread->kind != &weft__kind_thread)) {
+        return -EPERM; // a timer function or a future
     }
     if (thread != NULL) {
         weft__charge(thread);
@@ -38,8 +39,7 @@ int weft_join(int *result, weft_task *task, weft_time deadline)
 
 bool weft_task_done(const weft_task *task)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    return (word & WEFT__WORD_LIFE) == WEFT__WORD_DONE;
+    return weft__task_ended(task);
 }
 
 void weft_task_cancel(weft_task *task)

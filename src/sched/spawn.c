@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "sched/crew.h"
 #include "task/host.h"
+#include "task/word.h"
 
 _Static_assert(sizeof(struct weft__task) <= 576, "a sleeping thread has to fit into one page");
 
@@ -90,8 +91,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->crew = crew;
     task->file = spawn->file;
     task->line = spawn->line;
-    task->joiners = NULL;
-    atomic_store_explicit(&task->join_lock.state, 0, memory_order_relaxed);
+    atomic_store_explicit(&task->joiners, 0, memory_order_relaxed);
     atomic_store_explicit(&task->waits_for, NULL, memory_order_relaxed);
     atomic_store_explicit(&task->waits_since, 0, memory_order_relaxed);
     task->locals = NULL;

@@ -8,9 +8,12 @@
 /// reference. Runs after the switch, off the task's stack.
 void weft__task_end(struct weft__task *task, struct weft__carrier *carrier);
 
-/// Waits until `task` is DONE; then `*result` is valid. `self` is the waiting task, or NULL for a
+/// Waits until `task` has ended; then `*result` is valid. `self` is the waiting task, or NULL for a
 /// foreign OS thread. 0 or -ETIMEDOUT. The caller has a reference on `task`.
 int weft__task_join(struct weft__task *task, struct weft__task *self, int *result,
                     weft_time deadline);
+
+/// Whether the task has ended: its result is valid.
+bool weft__task_ended(const struct weft__task *task);
 
 #endif

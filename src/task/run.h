@@ -12,6 +12,7 @@
 #include "task/join.h"
 #include "task/scope.h"
 #include "task/task.h"
+#include "task/word.h"
 
 /// Calls that complete at once and charge the budget get this many before they yield.
 #define WEFT__BUDGET WEFT__SIZED(128, 3)

@@ -37,7 +37,7 @@ struct weft__stack_config {
 
 /// What a carrier holds of idle slots of one size; the owner's alone. Zeroed means empty.
 struct weft__stack_cache {
-    void *free;   // blocks, linked through their first word
+    void *free; // blocks, linked through their first word
     int count;
 };
 

@@ -30,12 +30,12 @@ struct weft__local_value;
 // The state word.
 //
 //      63      32 31        8 7 6          5         4          3           2       1 0
-//     | unused   | refs:24   | | CANCELLED| JOINED  | DETACHED | LOOK      |NOTIFIED| life |
+//     | unused   | refs:24   | | CANCELLED| unused  | DETACHED | LOOK      |NOTIFIED| life |
 //
-// life, with the function behind each arrow (all in word.c):
+// life, with the function behind each arrow (all in word.h):
 //
 //     0 DONE or free --word_init--> ACTIVE --word_park--> IDLE --word_wake--> ACTIVE
-//                                   ACTIVE --word_finish--> DONE --last reference--> free (all zero)
+//                                   ACTIVE --word_end--> DONE --last reference--> free (all zero)
 //
 // ACTIVE covers queued and running: a yield needs no atomic, a park one RMW, a wake one.
 #define WEFT__WORD_LIFE UINT64_C(0x3)
@@ -45,7 +45,6 @@ struct weft__local_value;
 #define WEFT__WORD_NOTIFIED UINT64_C(0x4)   // woken while ACTIVE: do not park
 #define WEFT__WORD_LOOK UINT64_C(0x8)       // something around the task may be cancelled
 #define WEFT__WORD_DETACHED UINT64_C(0x10)  // nobody has a handle; for dumps
-#define WEFT__WORD_JOINED UINT64_C(0x20)    // somebody is or was waiting for the end
 #define WEFT__WORD_CANCELLED UINT64_C(0x40) // weft_task_cancel(): the task as a whole
 #define WEFT__WORD_REF UINT64_C(0x100)
 #define WEFT__WORD_REFS UINT64_C(0xffffff00)
@@ -114,45 +113,13 @@ struct weft__task {
     struct weft__task *sibling_next;
     struct weft__task **sibling_link;
 
-    // Under join_lock.
-    struct weft__lock join_lock;
-    struct weft__wait *joiners;
+    _Atomic uintptr_t joiners; // anyone's, see join.c
 
     // The task's own; a dump reads the first two without asking.
     _Atomic(const char *) waits_for; // NULL: not blocked
     _Atomic uint64_t waits_since;
     struct weft__local_value *locals;
 };
-
-// word.c: the transitions. None of them queues anything.
-
-/// Makes a fresh, ACTIVE task visible to visitors, with `refs` references. Last step of a spawn.
-void weft__word_init(struct weft__task *task, unsigned refs, uint64_t flags);
-
-/// IDLE to ACTIVE: true, the caller must queue the task. ACTIVE: sets NOTIFIED. DONE: nothing.
-/// `flags` (LOOK, CANCELLED) are set along with it unless DONE.
-bool weft__word_wake(struct weft__task *task, uint64_t flags);
-
-/// Before a run: takes a notification that came while the task was queued.
-void weft__word_clear_notified(struct weft__task *task);
-
-/// After a run: ACTIVE to IDLE, true. False if the task was notified meanwhile: it stays ACTIVE.
-bool weft__word_park(struct weft__task *task);
-
-/// ACTIVE to DONE; returns the word before.
-uint64_t weft__word_finish(struct weft__task *task);
-
-/// Sets JOINED unless DONE; false if DONE.
-bool weft__word_join(struct weft__task *task);
-
-/// Counts one more reference; the caller has one.
-void weft__word_retain(struct weft__task *task);
-
-/// Counts one more reference if the block is in use; false if it is free.
-bool weft__word_try_retain(struct weft__task *task);
-
-/// Gives a reference back; true if it was the last: the word is zero now and the caller frees.
-bool weft__word_release(struct weft__task *task);
 
 static inline uint64_t weft__word_peek(const struct weft__task *task)
 {

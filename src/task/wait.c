@@ -10,8 +10,9 @@
 //     late or cancelled? OPEN -> DONE, unlink   OPEN -> DONE   (last touch)
 //     park, and look again                      wake the task
 //
-//   B1  Exactly one side moves OPEN to DONE. The loser of that race has not changed anything.
-//   B2  The completer's CAS is its last touch; afterwards it uses only the copied task pointer,
+//   B1  Exactly one side moves OPEN to DONE. The loser of that race has not changed anything. A wait
+//       that is only asked to end has but one side: there the move is a store.
+//   B2  That move is the completer's last touch; afterwards it uses only the copied task pointer,
 //       which stays good because blocks are type-stable (task.h, T3).
 //   B3  A waiter that withdrew still unlinks, under the lock its completers hold while they commit;
 //       so a completer never meets a wait whose frame is gone.
@@ -41,6 +42,11 @@ static bool withdraw(struct weft__wait *wait)
                                                    memory_order_acquire, memory_order_acquire);
 }
 
+static bool asks(const struct weft__wait *wait)
+{
+    return wait->mode == WEFT__WAIT_ASK || wait->mode == WEFT__WAIT_ASK_LATE;
+}
+
 static int block_foreign(struct weft__wait *wait, weft_time deadline)
 {
     for (;;) {
@@ -48,8 +54,13 @@ static int block_foreign(struct weft__wait *wait, weft_time deadline)
         if (state == WEFT__WAIT_DONE) {
             return 0;
         }
-        int rc = weft__futex_wait(&wait->state, state, deadline);
-        if (rc == -ETIMEDOUT && wait->mode != WEFT__WAIT_ASK && withdraw(wait)) {
+        if (weft__futex_wait(&wait->state, state, deadline) != -ETIMEDOUT) {
+            continue;
+        }
+        if (asks(wait)) {
+            wait->ask(wait);
+            deadline = WEFT_FOREVER;
+        } else if (withdraw(wait)) {
             return -ETIMEDOUT;
         }
     }
@@ -60,7 +71,8 @@ static int block_foreign(struct weft__wait *wait, weft_time deadline)
 static int interruption(struct weft__task *task, const struct weft__wait *wait, weft_time deadline,
                         bool first)
 {
-    if (wait->mode != WEFT__WAIT_DEAF && weft__scope_cancelled(task)) {
+    bool deaf = wait->mode == WEFT__WAIT_DEAF || wait->mode == WEFT__WAIT_ASK_LATE;
+    if (!deaf && weft__scope_cancelled(task)) {
         return -ECANCELED;
     }
     if (!first && deadline != WEFT_FOREVER && weft__host_now(task) >= deadline) {
@@ -78,7 +90,7 @@ static int block_task(struct weft__wait *wait, weft_time deadline)
             return 0;
         }
         int why = asked ? 0 : interruption(task, wait, deadline, first);
-        if (why != 0 && wait->mode == WEFT__WAIT_ASK) {
+        if (why != 0 && asks(wait)) {
             asked = true;
             deadline = WEFT_FOREVER;
             wait->ask(wait);
@@ -122,12 +134,10 @@ void weft__wakee_wake(const struct weft__wakee *wakee)
     }
 }
 
-bool weft__complete(struct weft__wait *wait, int64_t result)
+void weft__complete(struct weft__wait *wait, int64_t result)
 {
-    struct weft__wakee wakee;
-    if (!weft__commit(wait, result, &wakee)) {
-        return false;
-    }
+    struct weft__wakee wakee = { wait->task, &wait->state };
+    wait->result = result;
+    atomic_store_explicit(&wait->state, WEFT__WAIT_DONE, memory_order_release);
     weft__wakee_wake(&wakee);
-    return true;
 }

@@ -23,7 +23,8 @@ enum weft__wait_state {
 enum weft__wait_mode {
     WEFT__WAIT_WITHDRAW, ///< deadline and cancel: the waiter withdraws
     WEFT__WAIT_DEAF,     ///< only the deadline: the waiter withdraws
-    WEFT__WAIT_ASK,      ///< neither: ask() is called once, then the end is awaited
+    WEFT__WAIT_ASK,      ///< both call ask(), once; then the end is awaited
+    WEFT__WAIT_ASK_LATE, ///< only the deadline does
 };
 
 struct weft__wait {
@@ -66,7 +67,7 @@ bool weft__commit(struct weft__wait *wait, int64_t result, struct weft__wakee *w
 
 void weft__wakee_wake(const struct weft__wakee *wakee);
 
-/// weft__commit() and the wake-up, for completers that hold no lock.
-bool weft__complete(struct weft__wait *wait, int64_t result);
+/// Ends a wait that is the caller's alone, because it cannot be withdrawn (ASK, ASK_LATE), and wakes.
+void weft__complete(struct weft__wait *wait, int64_t result);
 
 #endif

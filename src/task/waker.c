@@ -2,6 +2,7 @@
 #include "task/waker.h"
 
 #include "task/host.h"
+#include "task/word.h"
 
 static void task_clone(weft_waker *copy, const weft_waker *waker)
 {

@@ -123,7 +123,7 @@ int weft__user_timer_stop(struct weft__user_timer *timer, struct weft__carrier *
         .request = { .node.kind = WEFT__NODE_REQUEST, .fn = stop_received },
         .timer = timer,
     };
-    weft__wait_init(&stopping.wait, task, WEFT__WAIT_DEAF, "timer stop");
+    weft__wait_init(&stopping.wait, task, WEFT__WAIT_ASK_LATE, "timer stop"); // and never late
     weft__put(timer->carrier, &stopping.request.node, self);
     weft__block(&stopping.wait, WEFT_FOREVER);
     return (int)stopping.wait.result;

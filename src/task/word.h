@@ -1,4 +1,5 @@
-// word.c - the transitions of a task's state word. See task.h for the picture.
+// word.h - the transitions of a task's state word. See task.h for the picture. None of them queues
+// anything. Inlined, because a carrier that runs short tasks does little else.
 //
 //   W1  A wake publishes: what the waker wrote before is visible to the run that the wake causes or
 //       cuts short. Hence every wake is an RMW with release, even when it changes nothing, and every
@@ -11,16 +12,22 @@
 // Rejected: fetch_or for the wake (it would mark DONE and free blocks too, and dirty a page that was
 // given back to the kernel).
 // Locks: none. Checked by: tests/model (wake/run, join/exit), tests/unit/word_test.c.
+#ifndef WEFT_TASK_WORD_H
+#define WEFT_TASK_WORD_H
+
 #include "base/assert.h"
 #include "task/task.h"
 
-void weft__word_init(struct weft__task *task, unsigned refs, uint64_t flags)
+/// Makes a fresh, ACTIVE task visible to visitors, with `refs` references. Last step of a spawn.
+static inline void weft__word_init(struct weft__task *task, unsigned refs, uint64_t flags)
 {
     uint64_t word = WEFT__WORD_ACTIVE | flags | (uint64_t)refs * WEFT__WORD_REF;
     atomic_store_explicit(&task->word, word, memory_order_release);
 }
 
-bool weft__word_wake(struct weft__task *task, uint64_t flags)
+/// IDLE to ACTIVE: true, the caller must queue the task. ACTIVE: sets NOTIFIED. DONE: nothing.
+/// `flags` (LOOK, CANCELLED) are set along with it unless DONE.
+static inline bool weft__word_wake(struct weft__task *task, uint64_t flags)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
     for (;;) {
@@ -38,14 +45,16 @@ bool weft__word_wake(struct weft__task *task, uint64_t flags)
     }
 }
 
-void weft__word_clear_notified(struct weft__task *task)
+/// Before a run: takes a notification that came while the task was queued.
+static inline void weft__word_clear_notified(struct weft__task *task)
 {
     if (weft__word_peek(task) & WEFT__WORD_NOTIFIED) {
         atomic_fetch_and_explicit(&task->word, ~WEFT__WORD_NOTIFIED, memory_order_acquire);
     }
 }
 
-bool weft__word_park(struct weft__task *task)
+/// After a run: ACTIVE to IDLE, true. False if the task was notified meanwhile: it stays ACTIVE.
+static inline bool weft__word_park(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
     for (;;) {
@@ -60,41 +69,16 @@ bool weft__word_park(struct weft__task *task)
     }
 }
 
-uint64_t weft__word_finish(struct weft__task *task)
-{
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
-    for (;;) {
-        weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
-        uint64_t next = (word & ~(WEFT__WORD_LIFE | WEFT__WORD_NOTIFIED)) | WEFT__WORD_DONE;
-        if (atomic_compare_exchange_weak_explicit(&task->word, &word, next, memory_order_acq_rel,
-                                                  memory_order_relaxed)) {
-            return word;
-        }
-    }
-}
-
-bool weft__word_join(struct weft__task *task)
-{
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    for (;;) {
-        if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
-            return false;
-        }
-        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
-                                                  memory_order_acq_rel, memory_order_acquire)) {
-            return true;
-        }
-    }
-}
-
-void weft__word_retain(struct weft__task *task)
+/// Counts one more reference; the caller has one.
+static inline void weft__word_retain(struct weft__task *task)
 {
     uint64_t word = atomic_fetch_add_explicit(&task->word, WEFT__WORD_REF, memory_order_relaxed);
     weft_assert((word & WEFT__WORD_REFS) != 0);
     weft_assert((word & WEFT__WORD_REFS) != WEFT__WORD_REFS);
 }
 
-bool weft__word_try_retain(struct weft__task *task)
+/// Counts one more reference if the block is in use; false if it is free.
+static inline bool weft__word_try_retain(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
     while ((word & WEFT__WORD_REFS) != 0) {
@@ -106,7 +90,8 @@ bool weft__word_try_retain(struct weft__task *task)
     return false;
 }
 
-bool weft__word_release(struct weft__task *task)
+/// Gives a reference back; true if it was the last: the word is zero now and the caller frees.
+static inline bool weft__word_release(struct weft__task *task)
 {
     uint64_t word = atomic_fetch_sub_explicit(&task->word, WEFT__WORD_REF, memory_order_acq_rel);
     weft_assert((word & WEFT__WORD_REFS) != 0);
@@ -117,3 +102,20 @@ bool weft__word_release(struct weft__task *task)
     atomic_store_explicit(&task->word, 0, memory_order_relaxed);
     return true;
 }
+
+/// The end: ACTIVE to DONE and the task's own reference back, in one step. True if it was the last
+/// reference: the word is zero now and the caller frees.
+static inline bool weft__word_end(struct weft__task *task)
+{
+    uint64_t word = atomic_fetch_sub_explicit(
+        &task->word, WEFT__WORD_REF + WEFT__WORD_ACTIVE - WEFT__WORD_DONE, memory_order_acq_rel);
+    weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
+    weft_assert((word & WEFT__WORD_REFS) != 0);
+    if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
+        return false;
+    }
+    atomic_store_explicit(&task->word, 0, memory_order_relaxed);
+    return true;
+}
+
+#endif
