@@ -63,8 +63,7 @@ def judge(where, output, napper):
               len(re.findall(r" dream \(", text)) >= 2 and "weft_sleep" in text and
               re.search(r" napper \(arg=", text), output)
         check("%s: and ends where its stack begins" % where,
-              text.rstrip().splitlines()[-1:] and "weft__switch_start" in
-              text.rstrip().splitlines()[-1], output)
+              re.search(r"weft\S+switch_start[^\n]*\n$", text), output)
     check(where + ": the backtrace of a running task", "aborter (arg=" in each.get("aborter", "") and
           "abort" in each.get("aborter", ""), output)
     check(where + ": what an unstarted task will do",

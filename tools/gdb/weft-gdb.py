@@ -204,11 +204,13 @@ class TaskUnwinder(gdb.unwinder.Unwinder):
         if self.context == 0 or pending.level() != 0:
             return None
         layout = frame_layout()
-        sp = pending.read_register(layout["sp"])
-        if integer(sp) != self.sp:
+        if integer(pending.read_register(layout["sp"])) != self.sp:
             return None
-        info = pending.create_unwind_info(FrameId(sp, pending.read_register(layout["pc"])))
+        # gdb insists that callers stand above their callees, so we say that this frame stands right
+        # below the task's.
         word = gdb.lookup_type("unsigned long")
+        below = gdb.Value(self.context).cast(word)
+        info = pending.create_unwind_info(FrameId(below, pending.read_register(layout["pc"])))
         for register, offset in layout["saved"].items():
             info.add_saved_register(register, gdb.Value(u64(self.context + offset)).cast(word))
         info.add_saved_register(layout["sp"], gdb.Value(self.context + layout["size"]).cast(word))
