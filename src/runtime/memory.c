@@ -4,6 +4,17 @@
 #include "base/alloc.h"
 #include "runtime/runtime.h"
 
+/// Runtimes whose handles are still out, kept where leak checkers see them.
+static _Atomic(struct weft__runtime *) kept;
+
+static void keep(struct weft__runtime *runtime)
+{
+    runtime->next = atomic_load_explicit(&kept, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&kept, &runtime->next, runtime,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}
+
 static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime, int number)
 {
     const struct weft_options *options = &runtime->options;
@@ -83,7 +94,8 @@ void weft__runtime_free(struct weft__runtime *runtime)
     if (handles > 0) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "runtime",
                   "%zu task handles were never joined or released; the memory is kept", handles);
-        return; // a later release still finds everything in place
+        keep(runtime); // a later release still finds everything in place
+        return;
     }
     weft__blocks_fini(&crew->blocks);
     weft__stack_pool_destroy(crew->stacks);
