@@ -62,7 +62,7 @@ static int choose_uring(const struct weft__driver **driver, enum weft_io wish, c
         snprintf(why, why_size, "epoll instead of io_uring: %s (errno %d)", reason(rc), -rc);
         return 0;
     }
-    snprintf(why, why_size, "no io_uring: %s (errno %d)", reason(rc), -rc);
+    snprintf(why, why_size, "io_uring unavailable: %s (errno %d)", reason(rc), -rc);
     return rc;
 }
 
@@ -75,7 +75,7 @@ static int choose_uring(const struct weft__driver **driver, enum weft_io wish, c
         *driver = &weft__epoll_driver;
         return 0;
     }
-    snprintf(why, why_size, "no io_uring: this build of weft has none");
+    snprintf(why, why_size, "io_uring unavailable: this build of weft has none");
     return -ENOSYS;
 }
 

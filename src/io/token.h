@@ -22,22 +22,24 @@
 #ifndef WEFT_IO_TOKEN_H
 #define WEFT_IO_TOKEN_H
 
+#include <stdatomic.h>
+
 #include "base/base.h"
 
 struct weft__token {
-    uint32_t raised;
+    _Atomic uint32_t raised;
 };
 
 /// Any thread: true if the caller must now send the message.
 static inline bool weft__token_raise(struct weft__token *token)
 {
-    return __atomic_exchange_n(&token->raised, 1, __ATOMIC_ACQ_REL) == 0;
+    return atomic_exchange_explicit(&token->raised, 1, memory_order_acq_rel) == 0;
 }
 
 /// The owner, after taking a message and before returning from its wait.
 static inline void weft__token_lower(struct weft__token *token)
 {
-    __atomic_exchange_n(&token->raised, 0, __ATOMIC_ACQ_REL);
+    atomic_exchange_explicit(&token->raised, 0, memory_order_acq_rel);
 }
 
 #endif

@@ -29,6 +29,7 @@
 
 enum {
     DEFAULT_ENTRIES = WEFT__SIZED(256, 4),
+    FEWEST_ENTRIES = 2, ///< open() queues two operations at once
 };
 
 /// Some kernels add a relative timeout to the clock without saturating; longer waits go in pieces.
@@ -242,9 +243,7 @@ static int try_ring(struct uring *u)
 {
     arm_event(u);
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
-    if (sqe == NULL) {
-        return -EINVAL;
-    }
+    weft_assert(sqe != NULL);
     io_uring_prep_nop(sqe);
     sqe->user_data = TAG_TRIAL;
     u->has_messages = send_message(u->ring_fd) == 0;
@@ -255,12 +254,15 @@ static int try_ring(struct uring *u)
             return rc;
         }
         reap(u);
+        if (u->event_error < 0) { // before 5.13 there is no multishot poll
+            return u->event_error;
+        }
         if (weft__clock_ns() >= limit) {
             return -ETIMEDOUT;
         }
     }
     u->kicked = false;
-    return u->event_error; // before 5.13 there is no multishot poll
+    return 0;
 }
 
 static int uring_open(void **state, const struct weft__driver_config *config)
@@ -275,7 +277,8 @@ static int uring_open(void **state, const struct weft__driver_config *config)
     if (rc < 0) {
         goto free_state;
     }
-    rc = make_ring(u, config->entries != 0 ? config->entries : DEFAULT_ENTRIES);
+    unsigned entries = config->entries != 0 ? config->entries : DEFAULT_ENTRIES;
+    rc = make_ring(u, entries < FEWEST_ENTRIES ? FEWEST_ENTRIES : entries);
     if (rc < 0) {
         goto close_event;
     }

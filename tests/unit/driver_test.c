@@ -79,6 +79,19 @@ TEST_DRIVERS(kick_before_wait_ends_it_once)
     driver()->close(state);
 }
 
+TEST_DRIVERS(any_queue_size_will_do)
+{
+    const unsigned entries[] = { 1, 2, 3, 1000, 1000000 };
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(entries); i++) {
+        const struct weft__driver_config config = { .entries = entries[i] };
+        void *state;
+        CHECK_OK(driver()->open(&state, &config));
+        driver()->kick(state, NULL);
+        CHECK(soon_kicked(state));
+        driver()->close(state);
+    }
+}
+
 TEST_DRIVERS(kick_survives_poll)
 {
     void *state = open_driver();
