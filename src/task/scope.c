@@ -12,7 +12,8 @@
 //   S3  A child is counted and linked under the lock, after a look at the cause. Either it sees the
 //       cause, or the cancel sees it.
 //   S4  A task that finds an outer scope cancelled cancels its own scopes inside that one, and so
-//       tells *its* children: cancellation travels down task by task.
+//       tells *its* children: cancellation travels down task by task. It looks before each of its
+//       runs, so it does that wherever it waits, behind a shield of its own, too.
 //   S5  Last touch: a leaving child releases the lock and then, if it was the last one and the
 //       owner waits, completes the owner's wait. The owner leaves only through that wait, or by
 //       having seen no child at all under the lock.
@@ -151,58 +152,66 @@ void weft__scope_cancel(struct weft__scope *scope, int cause)
     weft__interrupt(scope->owner, WEFT__WORD_LOOK);
 }
 
-/// The scope from which the task is cancelled, or NULL; `*whole` if it is the task as a whole.
-/// Stops at the innermost shield.
-static struct weft__scope *find_cancelled(struct weft__task *task, bool *whole)
+/// Whether `scope` or one around it, up to the next shield, was cancelled.
+static bool cancelled_around(const struct weft__scope *scope)
 {
-    struct weft__scope *scope = task->scope;
-    for (; scope != NULL && scope->owner == task; scope = scope->parent) {
-        if (load_cause(scope) != 0) {
-            return scope;
-        }
-        if (scope->shield) {
-            return NULL;
-        }
-    }
-    if (weft__word_peek(task) & WEFT__WORD_CANCELLED) {
-        *whole = true;
-        return scope;
-    }
     for (; scope != NULL; scope = scope->parent) {
         if (load_cause(scope) != 0) {
-            return scope;
+            return true;
         }
         if (scope->shield) {
-            return NULL;
+            return false;
         }
     }
-    return NULL;
+    return false;
 }
 
-/// S4: cancels the running task's own scopes inside `outer`.
-static void pass_on(struct weft__task *task, const struct weft__scope *outer)
+static void cancel_up_to(struct weft__scope *scope, const struct weft__scope *outer)
 {
-    for (struct weft__scope *scope = task->scope;
-         scope != outer && scope != NULL && scope->owner == task; scope = scope->parent) {
+    for (; scope != outer; scope = scope->parent) {
         weft__scope_cancel(scope, -ECANCELED);
     }
 }
 
+/// Whether the task is cancelled, as seen from inside its innermost shield. S4: cancels each of its
+/// own scopes that stands, with no shield between, in a cancelled one; also where a shield further
+/// in hides that from the task itself, because it does not hide it from those scopes' children.
+static bool look_outwards(struct weft__task *task)
+{
+    bool cancelled = false;
+    bool shielded = false;
+    struct weft__scope *exposed = task->scope; // from here outwards no shield has been met
+    struct weft__scope *scope = task->scope;
+    for (; scope->owner == task; scope = scope->parent) {
+        if (load_cause(scope) != 0) {
+            cancel_up_to(exposed, scope);
+            exposed = scope;
+            cancelled = cancelled || !shielded;
+        }
+        if (scope->shield) {
+            exposed = scope->parent;
+            shielded = true;
+        }
+    }
+    if ((weft__word_peek(task) & WEFT__WORD_CANCELLED) != 0 || cancelled_around(scope)) {
+        cancel_up_to(exposed, scope);
+        cancelled = cancelled || !shielded;
+    }
+    return cancelled;
+}
+
 bool weft__scope_look(struct weft__task *task)
 {
-    bool whole = false;
-    struct weft__scope *found = find_cancelled(task, &whole);
-    if (found == NULL) {
-        // Nothing that concerns us, or a shield hides it. Stop looking, but look once more after
-        // saying so: a cancel sets its cause before it sets LOOK.
-        atomic_fetch_and_explicit(&task->word, ~WEFT__WORD_LOOK, memory_order_acquire);
-        found = find_cancelled(task, &whole);
-        if (found == NULL) {
-            return false;
-        }
-        atomic_fetch_or_explicit(&task->word, WEFT__WORD_LOOK, memory_order_relaxed);
+    if (look_outwards(task)) {
+        return true;
     }
-    pass_on(task, found);
+    // Nothing that concerns us, or a shield hides it. Stop looking, but look once more after saying
+    // so: a cancel sets its cause before it sets LOOK.
+    atomic_fetch_and_explicit(&task->word, ~WEFT__WORD_LOOK, memory_order_acquire);
+    if (!look_outwards(task)) {
+        return false;
+    }
+    atomic_fetch_or_explicit(&task->word, WEFT__WORD_LOOK, memory_order_relaxed);
     return true;
 }
 
