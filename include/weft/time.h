@@ -100,7 +100,8 @@ WEFT_API WEFT_MUST_CHECK int weft_timer_init_on(struct weft_timer *timer, weft_r
 
 /// Arms the timer for `when`, or moves it there if it is armed; WEFT_FOREVER disarms it. From
 /// another carrier or a foreign thread the request travels to the timer's carrier and takes effect
-/// there soon; the last request wins. Never fails.
+/// there soon; the last request wins. Never fails; does nothing where weft_timer_stop() would say
+/// -ESRCH or -ENOTSUP.
 ///
 /// Call from:  any thread.
 WEFT_API void weft_timer_set(struct weft_timer *timer, weft_time when);
@@ -112,6 +113,8 @@ WEFT_API void weft_timer_set(struct weft_timer *timer, weft_time when);
 ///
 /// Call from:  any thread; a foreign thread blocks for the round trip.
 /// Errors:     -EDEADLK  called from a timer function on another carrier, which cannot wait
+///             -ENOTSUP  from a foreign thread into a simulated runtime
+///             -ESRCH    the timer belongs to the parent of this forked process
 WEFT_API int weft_timer_stop(struct weft_timer *timer);
 
 WEFT_END_DECLS

@@ -9,8 +9,19 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weft_runtime *runtime;   // under lock
 static uint32_t its_generation; // a forked child makes a new one
 
+void weft__default_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void weft__default_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 weft_runtime *weft_runtime_default(void)
 {
+    weft__registry_prepare();
     pthread_mutex_lock(&lock);
     if (runtime == NULL || its_generation != weft__fork_generation()) {
         its_generation = weft__fork_generation();

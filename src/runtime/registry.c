@@ -15,12 +15,14 @@ static _Atomic uint32_t generation;
 
 static void before_fork(void)
 {
+    weft__default_lock();
     pthread_mutex_lock(&lock);
 }
 
 static void after_fork_in_parent(void)
 {
     pthread_mutex_unlock(&lock);
+    weft__default_unlock();
 }
 
 static void after_fork_in_child(void)
@@ -29,11 +31,17 @@ static void after_fork_in_child(void)
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
     weft__forget_self_after_fork();
     pthread_mutex_unlock(&lock);
+    weft__default_unlock();
 }
 
 static void prepare_for_forks(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void weft__registry_prepare(void)
+{
+    pthread_once(&once, prepare_for_forks);
 }
 
 uint32_t weft__fork_generation(void)
@@ -43,7 +51,7 @@ uint32_t weft__fork_generation(void)
 
 void weft__registry_add(struct weft__runtime *runtime)
 {
-    pthread_once(&once, prepare_for_forks);
+    weft__registry_prepare();
     pthread_mutex_lock(&lock);
     runtime->crew.generation = weft__fork_generation();
     runtime->next = runtimes;

@@ -38,10 +38,6 @@ int weft__runtime_alloc(struct weft__runtime **runtime, const struct weft_option
 /// Frees the memory. Tasks whose handles are still out keep theirs: then a warning is logged.
 void weft__runtime_free(struct weft__runtime *runtime);
 
-/// Why a foreign thread (`self` is not of the crew) may not use it: -ESRCH after a fork, -ENOTSUP
-/// when simulated, else 0.
-int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carrier *self);
-
 // registry.c: all runtimes of the process, for dumps, and what a fork leaves of them.
 
 void weft__registry_add(struct weft__runtime *runtime);
@@ -49,6 +45,14 @@ void weft__registry_remove(struct weft__runtime *runtime);
 
 /// Calls visit for each runtime, under the registry's lock; stops when it returns non-zero.
 int weft__registry_each(int (*visit)(struct weft__runtime *runtime, void *arg), void *arg);
+
+/// Makes forks safe from now on. Called before the first lock of this layer is taken.
+void weft__registry_prepare(void);
+
+// default.c: its lock is taken across forks, before the registry's.
+
+void weft__default_lock(void);
+void weft__default_unlock(void);
 
 /// Counts the forks that lie between the first process and this one.
 uint32_t weft__fork_generation(void);

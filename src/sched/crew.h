@@ -41,6 +41,10 @@ uint64_t weft__crew_live(struct weft__crew *crew);
 /// Waits until no visitor is inside. The carriers have stopped, so it is a matter of moments.
 void weft__crew_await_visitors(struct weft__crew *crew);
 
+/// Why a foreign thread (`self` is not of the crew) may not use it: -ESRCH after a fork, -ENOTSUP
+/// when simulated, else 0. Implemented by the runtime layer, which knows about forks.
+int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carrier *self);
+
 /// What a spawn needs to know.
 struct weft__spawn {
     weft_fn fn; // NULL: a future

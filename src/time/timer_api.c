@@ -1,6 +1,7 @@
 // timer_api.c - the public face of timers: finds out where it is called from.
 #include <errno.h>
 
+#include "sched/crew.h"
 #include "time/timer.h"
 
 int weft_timer_init(struct weft_timer *timer, weft_timer_fn fn, void *arg)
@@ -15,7 +16,11 @@ int weft_timer_init(struct weft_timer *timer, weft_timer_fn fn, void *arg)
 
 void weft_timer_set(struct weft_timer *timer, weft_time when)
 {
-    weft__user_timer_set(weft__user_timer_of(timer), when, weft__carrier_self());
+    struct weft__user_timer *ours = weft__user_timer_of(timer);
+    struct weft__carrier *self = weft__carrier_self();
+    if (self == ours->carrier || weft__runtime_refuses(ours->carrier->crew, self) == 0) {
+        weft__user_timer_set(ours, when, self);
+    }
 }
 
 int weft_timer_stop(struct weft_timer *public_timer)
@@ -23,6 +28,10 @@ int weft_timer_stop(struct weft_timer *public_timer)
     struct weft__user_timer *timer = weft__user_timer_of(public_timer);
     struct weft__carrier *self = weft__carrier_self();
     struct weft__task *task = weft__thread_self();
+    int rc = weft__runtime_refuses(timer->carrier->crew, self);
+    if (rc < 0) {
+        return rc;
+    }
     if (self != NULL && self != timer->carrier && task == NULL) {
         return -EDEADLK;
     }
