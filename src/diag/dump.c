@@ -8,6 +8,7 @@
 
 #include "base/sys.h"
 #include "runtime/runtime.h"
+#include "sched/clock.h"
 
 #define LINE_BYTES 512
 
@@ -32,6 +33,9 @@ static size_t add_wait(struct weft__task *task, char *text, size_t size, weft_ti
     uint64_t since = atomic_load_explicit(&task->waits_since, memory_order_relaxed);
     if (what == NULL) {
         return 0;
+    }
+    if (since == 0) {
+        since = now; // its first wait is just beginning
     }
     uint64_t ms = now > since ? (now - since) / WEFT_MS : 0;
     return (size_t)snprintf(text, size, " %s for %" PRIu64 " ms,", what, ms);
@@ -63,9 +67,13 @@ void weft__describe_task(struct weft__task *task, char *text, size_t size_bytes)
                    task->id, base_name(task->file), task->line);
 }
 
-static weft_time runtime_now(const struct weft__runtime *runtime)
+/// The clock that the runtime's waits are counted by. A simulated one is only its own thread's.
+static weft_time runtime_now(const struct weft__runtime *runtime, bool ours)
 {
-    return runtime->crew.simulated ? runtime->crew.carriers[0].coarse_now : weft__clock_ns();
+    if (!runtime->crew.simulated) {
+        return weft__clock_ns();
+    }
+    return ours ? runtime->crew.carriers[0].sim->now : 0;
 }
 
 struct log_dump {
@@ -79,7 +87,7 @@ static void dump_line_to_log(struct weft__task *task, void *arg)
     if (weft_task_done(task)) {
         return;
     }
-    describe(task, line, sizeof line, runtime_now(dump->runtime));
+    describe(task, line, sizeof line, runtime_now(dump->runtime, true));
     weft__log(&dump->runtime->log, WEFT_LOG_ERROR, "tasks", "%s", line);
 }
 
@@ -91,9 +99,9 @@ void weft__dump_to_log(struct weft__runtime *runtime, const char *why)
 }
 
 struct fd_dump {
-    struct weft__runtime *runtime;
     int fd;
     int rc;
+    weft_time now;
 };
 
 static void dump_line_to_fd(struct weft__task *task, void *arg)
@@ -103,7 +111,7 @@ static void dump_line_to_fd(struct weft__task *task, void *arg)
     if (dump->rc < 0) {
         return;
     }
-    describe(task, line, LINE_BYTES, runtime_now(dump->runtime));
+    describe(task, line, LINE_BYTES, dump->now);
     size_t length = strlen(line);
     line[length] = '\n';
     dump->rc = weft__sys_write_all(dump->fd, line, length + 1);
@@ -112,7 +120,8 @@ static void dump_line_to_fd(struct weft__task *task, void *arg)
 static int dump_runtime(struct weft__runtime *runtime, void *arg)
 {
     struct fd_dump *dump = arg;
-    dump->runtime = runtime;
+    struct weft__carrier *self = weft__carrier_self();
+    dump->now = runtime_now(runtime, self != NULL && self->crew == &runtime->crew);
     weft__runtime_each_task(runtime, dump_line_to_fd, dump);
     return dump->rc;
 }

@@ -125,6 +125,7 @@ static void step(struct sim *sim, int i)
     sim->steps++;
     sim->clock.now += weft__rng_below(&sim->clock.rng, STEP_COST_NS);
     weft__sim_note(&sim->clock, (uint64_t)i);
+    carrier->coarse_now = sim->clock.now;
     weft__carrier_set_self(carrier);
     if (!weft__step(carrier) && weft__sleep_begin(carrier)) {
         state->asleep = true;

@@ -133,12 +133,14 @@ static bool spin(struct weft__carrier *carrier)
 
 void weft__carrier_loop(struct weft__carrier *carrier)
 {
+    (void)weft__carrier_now(carrier); // dumps count from coarse_now
     while (!carrier->stop) {
         if (weft__step(carrier) || carrier->stop) {
             continue;
         }
         if (carrier->spin_ns == 0 || !spin(carrier)) {
             weft__sleep(carrier);
+            (void)weft__carrier_now(carrier);
         }
     }
 }
