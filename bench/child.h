@@ -15,6 +15,7 @@
 struct child {
     pid_t pid; // 0: not running
     int to, from;
+    unsigned slack; // times the planned instants are farther off; survives child_stop()
     char skipped[CHILD_LINE_MAX]; // why it takes no part; "" if it does
     char line[CHILD_LINE_MAX];
 };
@@ -25,11 +26,13 @@ struct child_result {
     double value[CHILD_METRICS_MAX];
 };
 
-/// Starts a contender on the given CPUs and waits until it is ready. On failure sets `skipped`.
+/// Starts a contender on the given CPUs and waits until it is ready. On failure sets `skipped`. The
+/// struct is zeroed before the first start.
 void child_start(struct child *child, const struct contender *contender, const char *peers,
                  uint64_t count, const cpu_set_t *cpus);
 
-/// Lets it run one round. Returns 0, or -1 with `skipped` set.
+/// Lets it run one round. Returns 0, or -1 with `skipped` set, or 1: it was late, has ended and may
+/// be started again, with more slack.
 int child_round(struct child *child, struct child_result *out);
 
 /// Ends the process, if there is one.

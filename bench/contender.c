@@ -1,6 +1,7 @@
 // contender.c - the child's side of the protocol in contender.h.
 #include "contender.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,13 @@ double contender_now_ns(void)
 double contender_cpu_ns(void)
 {
     return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t contender_slack(void)
+{
+    const char *text = getenv("WEFT_BENCH_SLACK");
+    uint64_t slack = text != NULL ? strtoull(text, NULL, 10) : 0;
+    return slack > 0 ? slack : 1;
 }
 
 int contender_cpus(int *cpus, int want)
@@ -76,6 +84,10 @@ int contender_serve(const struct contender_bench *bench, uint64_t count)
     while (fgets(line, sizeof line, stdin) != NULL) {
         struct contender_result result = { 0 };
         int rc = bench->run(&result, count);
+        if (rc == -ETIME) {
+            puts("late");
+            return 0;
+        }
         if (rc < 0) {
             printf("skip: %s\n", strerror(-rc));
             return 0;

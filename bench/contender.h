@@ -3,7 +3,8 @@
 // A contender is a child process, called as `program BENCH COUNT`. It prepares, prints "ready" and
 // then, for each line that it reads, runs the benchmark once and prints one line of
 // `metric=value` pairs. It ends at the end of its input. Instead of any line it may print
-// "skip: reason". Preparing and ending are thus never part of what is measured, and weft-bench can
+// "skip: reason", or "late" if the machine was too busy for an instant that the round had planned;
+// weft-bench then starts it again with a larger WEFT_BENCH_SLACK. Preparing and ending are thus never part of what is measured, and weft-bench can
 // let the contenders take turns.
 #ifndef WEFT_BENCH_CONTENDER_H
 #define WEFT_BENCH_CONTENDER_H
@@ -26,7 +27,8 @@ struct contender_result {
 
 struct contender_bench {
     const char *name;
-    /// Runs the benchmark once. Returns 0 or a negative errno, which skips the contender.
+    /// Runs the benchmark once. Returns 0 or a negative errno: -ETIME says "late", any other
+    /// skips the contender.
     int (*run)(struct contender_result *out, uint64_t count);
 };
 
@@ -75,16 +77,19 @@ static inline uint64_t contender_step(uint64_t at, uint64_t count)
     return at >= count ? at - count : at;
 }
 
+/// WEFT_BENCH_SLACK, or 1.
+uint64_t contender_slack(void);
+
 /// How long to sleep so that `count` tasks all sleep before the first is woken.
 static inline uint64_t contender_herd_ns(uint64_t count)
 {
-    return 500000000u + count * 12000;
+    return (500000000u + count * 12000) * contender_slack();
 }
 
 /// How far off an instant must be so that `count` timers are armed before it comes.
 static inline uint64_t contender_burst_ns(uint64_t count)
 {
-    return 200000000u + count * 5000;
+    return (200000000u + count * 3000) * contender_slack();
 }
 
 #ifdef __cplusplus

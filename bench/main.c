@@ -122,13 +122,20 @@ static void keep(struct samples *samples, const struct child_result *result)
     samples->rounds++;
 }
 
-static void play(struct child *child, struct samples *samples)
+static void play(struct child *child, struct samples *samples, const struct settings *settings,
+                 const struct contender *contender, uint64_t count, const cpu_set_t *cpus)
 {
     struct child_result result;
-    if (child->skipped[0] == '\0' && child_round(child, &result) == 0) {
-        keep(samples, &result);
+    int rc = 1;
+    while (rc == 1 && child->skipped[0] == '\0') {
+        if (child->pid == 0) {
+            child_start(child, contender, settings->peers, count, cpus);
+        }
+        rc = child->skipped[0] == '\0' ? child_round(child, &result) : -1;
     }
-    if (child->skipped[0] != '\0') {
+    if (rc == 0) {
+        keep(samples, &result);
+    } else {
         memcpy(samples->skipped, child->skipped, sizeof samples->skipped);
     }
 }
@@ -149,10 +156,7 @@ static void run_row(const struct settings *settings, const struct row *row)
     for (unsigned round = 0; round < runs; round++) {
         for (unsigned i = 0; row->contenders[i].label != NULL; i++) {
             struct child *child = &children[i];
-            if (child->pid == 0 && child->skipped[0] == '\0') {
-                child_start(child, &row->contenders[i], settings->peers, count, &cpus);
-            }
-            play(child, &samples[i]);
+            play(child, &samples[i], settings, &row->contenders[i], count, &cpus);
             if (row->fresh) {
                 child_stop(child);
             }

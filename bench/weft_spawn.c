@@ -37,13 +37,13 @@ static int spawn_main(void *arg)
     int rc = 0;
     for (uint64_t i = 0; i < warm + batches && rc == 0; i++) {
         if (i == warm) {
-            t0 = contender_now_ns();
+            t0 = contender_cpu_ns();
         }
         rc = batch(tasks, bench->tasks);
     }
     if (rc == 0) {
         double ops = (double)batches * bench->tasks;
-        contender_add(bench->out, "ns_per_task", (contender_now_ns() - t0) / ops);
+        contender_add(bench->out, "ns_per_task", (contender_cpu_ns() - t0) / ops);
     }
     free(tasks);
     return rc;

@@ -34,12 +34,12 @@ static int one_main(void *arg)
     }
     uint64_t random = CONTENDER_SEED;
     weft_time now = weft_now();
-    double t0 = contender_now_ns();
+    double t0 = contender_cpu_ns();
     for (uint64_t i = 0; i < bench->count; i++) {
         weft_timer_set(&timer, now + contender_delay_ns(&random));
         weft_timer_stop(&timer);
     }
-    double t1 = contender_now_ns();
+    double t1 = contender_cpu_ns();
     contender_add(bench->out, "ns_per_arm_and_cancel", (t1 - t0) / (double)bench->count);
     return 0;
 }
@@ -87,15 +87,15 @@ static int among_main(void *arg)
     for (uint64_t i = 0; i < bench->count; i++) {
         weft_timer_set(&standing[i], now + contender_delay_ns(&random));
     }
-    double t0 = contender_now_ns();
+    double t0 = contender_cpu_ns();
     for (uint64_t i = 0; i < extra; i++) {
         weft_timer_set(&timers[i], now + contender_delay_ns(&random));
     }
-    double t1 = contender_now_ns();
+    double t1 = contender_cpu_ns();
     for (uint64_t i = 0, at = 0; i < extra; i++, at = contender_step(at, extra)) {
         weft_timer_stop(&timers[at]);
     }
-    double t2 = contender_now_ns();
+    double t2 = contender_cpu_ns();
     stop(standing, bench->count);
     contender_add(bench->out, "ns_per_arm_and_cancel", (t2 - t0) / (double)extra);
     contender_add(bench->out, "ns_per_arm", (t1 - t0) / (double)extra);

@@ -18,10 +18,10 @@ static int yielder(void *arg)
     for (;;) {
         uint64_t mine = turn.drawn++;
         if (mine == turn.warm) {
-            turn.t0 = contender_now_ns();
+            turn.t0 = contender_cpu_ns();
         } else if (mine >= turn.end) {
             if (mine == turn.end) {
-                turn.t1 = contender_now_ns();
+                turn.t1 = contender_cpu_ns();
             }
             return 0;
         }

@@ -57,11 +57,11 @@ int floor_switch_plain_run(struct contender_result *out, uint64_t count)
     for (int i = 0; i < 1000; i++) {
         floor_switch_plain(&main_sp, other_sp);
     }
-    double t0 = contender_now_ns();
+    double t0 = contender_cpu_ns();
     for (uint64_t i = 0; i < count; i += 2) {
         floor_switch_plain(&main_sp, other_sp);
     }
-    contender_add(out, "ns_per_switch", (contender_now_ns() - t0) / (double)count);
+    contender_add(out, "ns_per_switch", (contender_cpu_ns() - t0) / (double)count);
     free(stack);
     return 0;
 }
@@ -76,11 +76,11 @@ int floor_switch_fpu_run(struct contender_result *out, uint64_t count)
     for (int i = 0; i < 1000; i++) {
         floor_switch_fpu(&main_sp, other_sp);
     }
-    double t0 = contender_now_ns();
+    double t0 = contender_cpu_ns();
     for (uint64_t i = 0; i < count; i += 2) {
         floor_switch_fpu(&main_sp, other_sp);
     }
-    contender_add(out, "ns_per_switch", (contender_now_ns() - t0) / (double)count);
+    contender_add(out, "ns_per_switch", (contender_cpu_ns() - t0) / (double)count);
     free(stack);
     return 0;
 }

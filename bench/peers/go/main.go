@@ -3,11 +3,14 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+	"unsafe"
 )
 
 type bench func(count int) (string, error)
@@ -38,12 +41,35 @@ func main() {
 	fmt.Println("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		line, err := run(count)
-		if err != nil {
+		if err == errLate {
+			fmt.Println("late")
+			return
+		} else if err != nil {
 			fmt.Println("skip:", err)
 			return
 		}
 		fmt.Println(line)
 	}
+}
+
+// errLate: the machine was too busy for an instant that the round had planned.
+var errLate = errors.New("late")
+
+// slack is how many times farther off planned instants are.
+func slack() time.Duration {
+	factor, err := strconv.Atoi(os.Getenv("WEFT_BENCH_SLACK"))
+	if err != nil || factor < 1 {
+		factor = 1
+	}
+	return time.Duration(factor)
+}
+
+// cpuTime is what all threads of the process have used.
+func cpuTime() time.Duration {
+	const clockProcess = 2
+	var t syscall.Timespec
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockProcess, uintptr(unsafe.Pointer(&t)), 0)
+	return time.Duration(t.Nano())
 }
 
 func perOp(metric string, amount float64, ops int) string {

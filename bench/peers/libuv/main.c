@@ -53,12 +53,12 @@ static int timers_one(struct contender_result *out, uint64_t count)
 {
     uv_timer_t *timer = make(1);
     uint64_t random = CONTENDER_SEED;
-    double t0 = contender_now_ns();
+    double t0 = contender_cpu_ns();
     for (uint64_t i = 0; i < count; i++) {
         uv_timer_start(timer, ignore, delay_ms(&random), 0);
         uv_timer_stop(timer);
     }
-    double t1 = contender_now_ns();
+    double t1 = contender_cpu_ns();
     contender_add(out, "ns_per_arm_and_cancel", (t1 - t0) / (double)count);
     destroy(timer, 1);
     return 0;
@@ -74,15 +74,15 @@ static int timers_among(struct contender_result *out, uint64_t count)
     for (uint64_t i = 0; i < count; i++) {
         uv_timer_start(&standing[i], ignore, delay_ms(&random), 0);
     }
-    double t0 = contender_now_ns();
+    double t0 = contender_cpu_ns();
     for (uint64_t i = 0; i < extra; i++) {
         uv_timer_start(&timers[i], ignore, delay_ms(&random), 0);
     }
-    double t1 = contender_now_ns();
+    double t1 = contender_cpu_ns();
     for (uint64_t i = 0, at = 0; i < extra; i++, at = contender_step(at, extra)) {
         uv_timer_stop(&timers[at]);
     }
-    double t2 = contender_now_ns();
+    double t2 = contender_cpu_ns();
     contender_add(out, "ns_per_arm_and_cancel", (t2 - t0) / (double)extra);
     contender_add(out, "ns_per_arm", (t1 - t0) / (double)extra);
     contender_add(out, "ns_per_cancel", (t2 - t1) / (double)extra);
