@@ -58,7 +58,7 @@ void weft__locals_end(struct weft__task *task)
     while (task->locals != NULL) {
         struct weft__local_value *local = task->locals;
         task->locals = local->next;
-        if (local->key->destroy != NULL) {
+        if (local->key->destroy != NULL && local->value != NULL) { // NULL: inherit() gave nothing
             local->key->destroy(local->value);
         }
         weft__host_free(task, local, sizeof *local);
