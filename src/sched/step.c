@@ -67,18 +67,17 @@ static inline void run_one(struct weft__carrier *carrier, struct weft__task *tas
 
 static void run_tasks(struct weft__carrier *carrier)
 {
-    weft_time quantum_end = 0;
+    // coarse_now may have been read by a task, too: one that uses up its slice ends the quantum.
+    weft_time quantum_end = carrier->coarse_now + carrier->quantum_ns;
     for (unsigned ran = 1; carrier->local.head != NULL; ran++) {
         struct weft__node *node = weft__fifo_pop(&carrier->local);
         prefetch_next(carrier);
         run_one(carrier, weft__container_of(node, struct weft__task, node));
         if (ran % TASKS_PER_LOOK == 0) {
-            weft_time now = weft__carrier_now(carrier);
-            if (quantum_end == 0) {
-                quantum_end = now + carrier->quantum_ns;
-            } else if (now >= quantum_end) {
-                return;
-            }
+            (void)weft__carrier_now(carrier);
+        }
+        if (weft__unlikely(carrier->coarse_now >= quantum_end)) {
+            return;
         }
     }
 }
