@@ -298,6 +298,18 @@ static void close_carriers(struct sim *sim, bool failed)
     weft__runtime_free(runtime);
 }
 
+static int check_options(const struct weft_sim_options *options)
+{
+    struct weft__log log = { options->log, options->log_ctx, WEFT_LOG_ERROR };
+    if (options->carriers < 0 || options->carriers > MAX_CARRIERS) {
+        weft__log(&log, WEFT_LOG_ERROR, "options",
+                  "weft_sim_options.carriers = %d is not allowed: it must be 1..%d",
+                  options->carriers, MAX_CARRIERS);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 static int prepare(struct sim *sim, const struct weft_sim_options *options)
 {
     struct weft_options own = WEFT_OPTIONS_INIT;
@@ -313,7 +325,10 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
     own.log = sim->options.log;
     own.log_ctx = sim->options.log_ctx;
     sim->options.grace_ns = sim->options.grace_ns != 0 ? sim->options.grace_ns : DEFAULT_GRACE;
-    int rc = own.carriers > MAX_CARRIERS ? -EINVAL : weft__options_resolve(&resolved, &log, &own);
+    int rc = check_options(&sim->options);
+    if (rc == 0) {
+        rc = weft__options_resolve(&resolved, &log, &own);
+    }
     if (rc < 0) {
         return rc;
     }

@@ -266,7 +266,7 @@ TEST(every_runtime_is_in_the_dump)
     weft_runtime *runtimes[4];
     weft_task *tasks[4];
     for (int i = 0; i < 4; i++) {
-        char name[16];
+        char name[32];
         struct weft_attr attr = WEFT_ATTR_INIT;
         snprintf(name, sizeof name, "of runtime %d", i);
         attr.name = name;
@@ -274,7 +274,7 @@ TEST(every_runtime_is_in_the_dump)
         CHECK_OK(weft_runtime_spawn(&tasks[i], runtimes[i], sleeper, NULL, &attr));
     }
     for (int i = 0; i < 4; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "of runtime %d", i);
         expect(line_of(name), "thread");
     }

@@ -1,0 +1,326 @@
+// Threads that weft did not make: what they may do with a runtime, and what a simulation refuses.
+#include "support/test.h"
+
+#include "support/gather.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <weft.h>
+
+static weft_runtime *make(int carriers)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    options.carriers = carriers;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    return runtime;
+}
+
+static int nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static int wait_for_cancel(void *arg)
+{
+    (void)arg;
+    return weft_sleep(WEFT_FOREVER);
+}
+
+static void never(void *arg)
+{
+    (void)arg;
+    FAIL("the timer fired");
+}
+
+TEST(calls_that_need_a_task_say_so)
+{
+    struct weft_scope scope;
+    struct weft_interval interval;
+    struct weft_future future;
+    struct weft_timer timer;
+    weft_waker waker;
+    weft_task *task = (weft_task *)&scope;
+    weft_time due;
+    CHECK_EQ(weft_spawn(&task, nothing, NULL, NULL), -EPERM);
+    CHECK(task == NULL);
+    CHECK_EQ(weft_go(nothing, NULL), -EPERM);
+    CHECK_EQ(weft_sleep(WEFT_FOREVER), -EPERM);
+    CHECK_EQ(weft_sleep_until(0), -EPERM);
+    CHECK_EQ(weft_yield(), -EPERM);
+    CHECK_EQ(weft_checkpoint(), -EPERM);
+    CHECK_EQ(weft_cancelled(), -EPERM);
+    CHECK_EQ(weft_park(WEFT_FOREVER), -EPERM);
+    CHECK_EQ(weft_waker_self(&waker), -EPERM);
+    CHECK(waker.vtable == NULL && waker.data == NULL);
+    CHECK_EQ(weft_timer_init(&timer, never, NULL), -EPERM);
+    CHECK_EQ(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER), -EPERM);
+    CHECK_EQ(weft_scope_spawn(&scope, nothing, NULL), -EPERM);
+    CHECK_EQ(weft_scope_join(&scope), -EPERM);
+    CHECK_OK(weft_interval_init(&interval, 0, WEFT_S, WEFT_MISSED_SKIP));
+    CHECK_EQ(weft_interval_tick(&due, &interval), -EPERM);
+    weft_future_init(&future, NULL, NULL);
+    CHECK_EQ(weft_await(&future, WEFT_FOREVER), -EPERM);
+    CHECK_EQ(weft_spawn_future(&task, &future, NULL), -EPERM);
+    struct weft_local key = { .name = "key" };
+    CHECK_EQ(weft_local_set(&key, &key), -EPERM);
+    CHECK(weft_local_get(&key) == NULL);
+    CHECK(weft_self() == NULL);
+    CHECK_EQ(weft_task_id(NULL), 0);
+    CHECK_STR(weft_task_name(NULL), "");
+    weft_task_release(NULL);
+}
+
+static int add_one(void *arg)
+{
+    atomic_fetch_add((_Atomic int *)arg, 1);
+    return weft_carrier_id();
+}
+
+TEST_DRIVERS(spawns_go_round_robin_or_where_they_are_told)
+{
+    weft_runtime *runtime = make(3);
+    weft_task *tasks[30];
+    int ran_on[3] = { 0 };
+    _Atomic int count = 0;
+    for (int i = 0; i < 30; i++) {
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        attr.place = i % 2 == 0 ? WEFT_PLACE_CURRENT : WEFT_PLACE_SPREAD;
+        CHECK_OK(weft_runtime_spawn(&tasks[i], runtime, add_one, &count, &attr));
+    }
+    for (int i = 0; i < 30; i++) {
+        int carrier;
+        CHECK_OK(weft_join(&carrier, tasks[i], WEFT_FOREVER));
+        ran_on[carrier]++;
+    }
+    CHECK_EQ(atomic_load(&count), 30);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(ran_on[i], 10);
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        int carrier;
+        attr.place = WEFT_PLACE_CARRIER;
+        attr.carrier = i;
+        CHECK_OK(weft_runtime_spawn(&tasks[0], runtime, add_one, &count, &attr));
+        CHECK_OK(weft_join(&carrier, tasks[0], WEFT_FOREVER));
+        CHECK_EQ(carrier, i);
+    }
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+TEST_DRIVERS(bad_attributes_are_refused)
+{
+    weft_runtime *runtime = make(2);
+    weft_task *task = (weft_task *)&runtime;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.size = 1;
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, nothing, NULL, &attr), -EINVAL);
+    CHECK(task == NULL);
+    weft_attr_init(&attr);
+    attr.place = WEFT_PLACE_CARRIER;
+    attr.carrier = 2;
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, nothing, NULL, &attr), -EINVAL);
+    attr.carrier = -1;
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, nothing, NULL, &attr), -EINVAL);
+    weft_attr_init(&attr);
+    attr.place = (enum weft_place)9;
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, nothing, NULL, &attr), -EINVAL);
+    weft_attr_init(&attr);
+    attr.stack_size_bytes = 4096;
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, nothing, NULL, &attr), -EINVAL);
+    attr.stack_size_bytes = (size_t)4 << 30;
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, nothing, NULL, &attr), -EINVAL);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+TEST_DRIVERS(a_foreign_thread_joins_with_a_deadline_and_cancels)
+{
+    weft_runtime *runtime = make(2);
+    weft_task *task;
+    int result = 1;
+    CHECK_OK(weft_runtime_spawn(&task, runtime, wait_for_cancel, NULL, NULL));
+    CHECK_EQ(weft_join(&result, task, 0), -ETIMEDOUT);
+    weft_time before = weft_now();
+    CHECK_EQ(weft_join(&result, task, before + 2 * WEFT_MS), -ETIMEDOUT);
+    CHECK_GE(weft_now(), before + 2 * WEFT_MS);
+    CHECK_EQ(result, 1);
+    CHECK(!weft_task_done(task));
+    weft_task_cancel(task);
+    weft_task_cancel(task);
+    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+    CHECK_EQ(result, -ECANCELED);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+// Many foreign threads join the same task, each with its own handle.
+
+static void *join_it(void *arg)
+{
+    int result;
+    CHECK_OK(weft_join(&result, arg, WEFT_FOREVER));
+    CHECK_EQ(result, -ECANCELED);
+    return NULL;
+}
+
+TEST_DRIVERS(many_threads_join_one_task)
+{
+    weft_runtime *runtime = make(2);
+    pthread_t threads[8];
+    weft_task *task;
+    CHECK_OK(weft_runtime_spawn(&task, runtime, wait_for_cancel, NULL, NULL));
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, join_it, weft_task_retain(task)), 0);
+    }
+    weft_task_cancel(task);
+    for (int i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK_OK(weft_join(NULL, task, 0));
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+// Timers and wakers from outside.
+
+static void post(void *arg)
+{
+    sem_post(arg);
+}
+
+TEST_DRIVERS(a_foreign_thread_sets_and_stops_timers)
+{
+    weft_runtime *runtime = make(2);
+    struct weft_timer timer;
+    sem_t fired;
+    sem_init(&fired, 0, 0);
+    CHECK_EQ(weft_timer_init_on(&timer, runtime, 2, post, &fired), -EINVAL);
+    CHECK_EQ(weft_timer_init_on(&timer, runtime, -1, post, &fired), -EINVAL);
+    for (int carrier = 0; carrier < 2; carrier++) {
+        CHECK_OK(weft_timer_init_on(&timer, runtime, carrier, post, &fired));
+        CHECK_EQ(weft_timer_stop(&timer), 0);
+        weft_timer_set(&timer, weft_after(3600 * WEFT_S));
+        CHECK_EQ(weft_timer_stop(&timer), 1);
+        weft_time due = weft_after(WEFT_MS);
+        weft_timer_set(&timer, due);
+        sem_wait(&fired);
+        CHECK_GE(weft_now(), due);
+        CHECK_EQ(weft_timer_stop(&timer), 0);
+        weft_timer_set(&timer, 0);
+        sem_wait(&fired);
+        weft_timer_set(&timer, weft_after(3600 * WEFT_S));
+        weft_timer_set(&timer, WEFT_FOREVER);
+        CHECK_EQ(weft_timer_stop(&timer), 0);
+        CHECK_EQ(sem_trywait(&fired), -1);
+    }
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+struct mailbox {
+    weft_waker waker;
+    sem_t ready;
+    _Atomic int value;
+};
+
+static int receive(void *arg)
+{
+    struct mailbox *box = arg;
+    CHECK_OK(weft_waker_self(&box->waker));
+    sem_post(&box->ready);
+    while (atomic_load(&box->value) == 0) {
+        int rc = weft_park(WEFT_FOREVER);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return atomic_load(&box->value);
+}
+
+TEST_DRIVERS(a_foreign_thread_wakes_a_parked_one)
+{
+    weft_runtime *runtime = make(2);
+    for (int i = 1; i <= 200; i++) {
+        struct mailbox box = { .value = 0 };
+        weft_task *task;
+        int result;
+        sem_init(&box.ready, 0, 0);
+        CHECK_OK(weft_runtime_spawn(&task, runtime, receive, &box, NULL));
+        sem_wait(&box.ready);
+        weft_waker_wake_by_ref(&box.waker); // for nothing
+        atomic_store(&box.value, i);
+        weft_waker_wake(&box.waker);
+        CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+        CHECK_EQ(result, i);
+    }
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+TEST_DRIVERS(a_waker_may_outlive_its_task)
+{
+    weft_runtime *runtime = make(2);
+    struct mailbox box = { .value = 1 };
+    weft_waker copy;
+    sem_init(&box.ready, 0, 0);
+    weft_task *task;
+    CHECK_OK(weft_runtime_spawn(&task, runtime, receive, &box, NULL));
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    weft_waker_clone(&copy, &box.waker);
+    weft_waker_wake(&box.waker);
+    weft_waker_drop(&copy);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+// A simulation does not know foreign threads.
+
+struct inside {
+    weft_runtime *runtime;
+    weft_task *task;
+    struct weft_timer timer;
+};
+
+static void *try_everything(void *arg)
+{
+    struct inside *inside = arg;
+    struct weft_timer timer;
+    struct weft_future future;
+    weft_task *task = inside->task;
+    weft_future_init(&future, NULL, NULL);
+    CHECK_EQ(weft_runtime_spawn(&task, inside->runtime, nothing, NULL, NULL), -ENOTSUP);
+    CHECK(task == NULL);
+    CHECK_EQ(weft_runtime_spawn_future(&task, inside->runtime, &future, NULL), -ENOTSUP);
+    CHECK_EQ(weft_join(NULL, inside->task, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_timer_init_on(&timer, inside->runtime, 0, never, NULL), -ENOTSUP);
+    CHECK_EQ(weft_timer_stop(&inside->timer), -ENOTSUP);
+    weft_timer_set(&inside->timer, 1);
+    weft_task_cancel(inside->task);
+    CHECK_EQ(weft_runtime_shutdown(inside->runtime, WEFT_FOREVER), -ENOTSUP);
+    int fd = memfd_create("dump", 0);
+    CHECK_EQ(weft_dump_tasks(fd), 0);
+    CHECK_GT(lseek(fd, 0, SEEK_END), 0);
+    close(fd);
+    return NULL;
+}
+
+static int with_a_foreigner(void *arg)
+{
+    (void)arg;
+    struct inside inside = { .runtime = weft_runtime_current() };
+    pthread_t thread;
+    int result;
+    CHECK_OK(weft_spawn(&inside.task, wait_for_cancel, NULL, NULL));
+    CHECK_OK(weft_timer_init(&inside.timer, never, NULL));
+    weft_timer_set(&inside.timer, weft_after(WEFT_S));
+    CHECK_OK(weft_yield());
+    CHECK_EQ(pthread_create(&thread, NULL, try_everything, &inside), 0);
+    pthread_join(thread, NULL);
+    CHECK_OK(weft_sleep(WEFT_MS));
+    CHECK_EQ(weft_timer_stop(&inside.timer), 1);
+    CHECK(!weft_task_done(inside.task));
+    weft_task_cancel(inside.task);
+    CHECK_OK(weft_join(&result, inside.task, WEFT_FOREVER));
+    return result;
+}
+
+TEST(a_simulation_refuses_foreign_threads)
+{
+    CHECK_EQ(weft_sim_run(NULL, with_a_foreigner, NULL, NULL), -ECANCELED);
+}
