@@ -41,7 +41,7 @@ struct frame {
     uint16_t x87_control;
     uint16_t unused;
     uint64_t r15, r14, r13;
-    void *arg; // r12
+    void *arg;             // r12
     void (*entry)(void *); // rbx
     uint64_t rbp;
     void (*pc)(void);
@@ -53,9 +53,9 @@ _Static_assert(sizeof(struct frame) == 64, "as drawn in switch_x86_64.S");
 #elif defined(__aarch64__)
 struct frame {
     uint64_t x29;
-    void (*pc)(void); // x30
+    void (*pc)(void);      // x30
     void (*entry)(void *); // x19
-    void *arg; // x20
+    void *arg;             // x20
     uint64_t x21_to_x28[8];
     uint64_t d8_to_d15[8];
     uint64_t fpcr;

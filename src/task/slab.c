@@ -8,6 +8,12 @@
 //     | ... deeper calls | saved frame, outer calls | block | 0..15 lines gap | 0..7 pages gap |
 //
 // With 16 lines a block of 1 KiB still leaves more than 2 KiB of that page to the stack.
+//
+// Measured on Zen 4, round robin: 16 lines against none are worth 10% at 1,000 contexts. Pages are
+// worth nothing there, but cost nothing either as long as the line changes fastest, so that
+// neighbours are a constant stride apart (the page first: 41 instead of 37 ns at 10,000, the
+// prefetcher is lost). They are for processors that index their second-level TLB by plain address
+// bits, where 256 KiB slots would have 24 of 1,536 entries to share.
 #include "task/slab.h"
 
 #include <errno.h>
@@ -24,8 +30,8 @@
 enum state { DEAD, IDLE, OWNED };
 
 #define COLOUR_PAGE_BYTES ((size_t)4096) // the unit, whatever the machine's page size
-#define PAGE_COLOURS      8
-#define LINE_COLOURS      16
+#define PAGE_COLOURS 8
+#define LINE_COLOURS 16
 
 static _Atomic(struct weft__slab *) newest;
 
@@ -47,8 +53,8 @@ static size_t block_offset(const struct weft__slab *slab, uint32_t slot)
     if (page_colours > PAGE_COLOURS) {
         page_colours = PAGE_COLOURS;
     }
-    size_t page = slot % page_colours;
-    size_t line = slot / page_colours % LINE_COLOURS;
+    size_t line = slot % LINE_COLOURS;
+    size_t page = slot / LINE_COLOURS % page_colours;
     return slot_bytes - page * COLOUR_PAGE_BYTES - line * WEFT__LINE - slab->block_bytes;
 }
 

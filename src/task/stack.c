@@ -38,21 +38,24 @@
 
 #define MIN_SHIFT 17
 #define MAX_SHIFT 30
-_Static_assert((size_t)1 << MIN_SHIFT == WEFT__STACK_MIN_BYTES, "smallest class");
-_Static_assert((size_t)1 << MAX_SHIFT == WEFT__STACK_MAX_BYTES, "largest class");
+_Static_assert((size_t)1 << MIN_SHIFT == WEFT__STACK_MIN_BYTES, "smallest group");
+_Static_assert((size_t)1 << MAX_SHIFT == WEFT__STACK_MAX_BYTES, "largest group");
 
 // Slabs grow with the number of threads: a small program reserves 4 MiB, and a million threads
 // need about 250 slabs of 1 GiB.
 #define FIRST_SLAB_SLOTS 16
-#define MAX_SLAB_SLOTS   4096
-#define MAX_SLAB_BYTES   ((size_t)1 << 30)
-#define BLOCK_MAX_BYTES  1024
+#define MAX_SLAB_SLOTS 4096
+#define MAX_SLAB_BYTES ((size_t)1 << 30)
+#define BLOCK_MAX_BYTES 1024
+
+// What the pool keeps warm of the sizes that no cache holds.
+#define WARM_MAX_BYTES ((size_t)4 << 20)
 
 /// All slots of one size.
-struct class {
+struct group {
     // Under the pool's lock; visitors read `slabs` without.
     _Atomic(struct weft__slab *) slabs;
-    struct weft__slab *last;  // fresh slots come from here
+    struct weft__slab *last;   // fresh slots come from here
     struct weft__slab *recent; // where a cold slot was put or found last
     void *warm;
     int warm_count;
@@ -66,10 +69,10 @@ struct weft__stack_pool {
     const struct weft_stack_provider *provider;
     size_t block_bytes;
     int cache_slots;
-    _Atomic size_t default_bytes; // the size that caches hold; 0 until the first take
+    _Atomic size_t default_bytes; // the size that caches hold; 0: that of the first take
     struct weft__lock lock;
     pthread_mutex_t grow;
-    struct class classes[MAX_SHIFT - MIN_SHIFT + 1];
+    struct group groups[MAX_SHIFT - MIN_SHIFT + 1];
 };
 
 static void **link_of(void *block)
@@ -82,9 +85,9 @@ static char *slot_of(void *block, size_t size_bytes)
     return (char *)block - ((uintptr_t)block & (size_bytes - 1));
 }
 
-static struct class *class_of(struct weft__stack_pool *pool, size_t size_bytes)
+static struct group *group_of(struct weft__stack_pool *pool, size_t size_bytes)
 {
-    return &pool->classes[__builtin_ctzll(size_bytes) - MIN_SHIFT];
+    return &pool->groups[__builtin_ctzll(size_bytes) - MIN_SHIFT];
 }
 
 // LeakSanitizer looks for pointers in the stacks of OS threads only. It is shown each slot in use,
@@ -118,18 +121,19 @@ int weft__stack_pool_create(struct weft__stack_pool **out, const struct weft__st
     if (config->block_bytes < sizeof(void *) || config->block_bytes > BLOCK_MAX_BYTES) {
         return -EINVAL;
     }
-    struct weft__stack_pool *pool =
-        weft__alloc(config->allocator, sizeof *pool, _Alignof(struct weft__stack_pool));
+    struct weft__stack_pool *pool = weft__alloc(config->allocator, sizeof *pool,
+                                                _Alignof(struct weft__stack_pool));
     if (pool == NULL) {
         return -ENOMEM;
     }
     pool->allocator = config->allocator;
     pool->provider = config->provider;
     pool->block_bytes = config->block_bytes;
+    atomic_init(&pool->default_bytes, config->default_bytes);
     pool->cache_slots = WEFT__SIZED(config->cache_slots > 0 ? config->cache_slots : 1, 1);
     pthread_mutex_init(&pool->grow, NULL);
-    for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->classes); i++) {
-        pool->classes[i].next_slots = WEFT__SIZED(FIRST_SLAB_SLOTS, 4);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->groups); i++) {
+        pool->groups[i].next_slots = WEFT__SIZED(FIRST_SLAB_SLOTS, 4);
     }
     *out = pool;
     return 0;
@@ -137,8 +141,8 @@ int weft__stack_pool_create(struct weft__stack_pool **out, const struct weft__st
 
 void weft__stack_pool_destroy(struct weft__stack_pool *pool)
 {
-    for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->classes); i++) {
-        struct weft__slab *slab = atomic_load(&pool->classes[i].slabs);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->groups); i++) {
+        struct weft__slab *slab = atomic_load(&pool->groups[i].slabs);
         while (slab != NULL) {
             struct weft__slab *next = atomic_load(&slab->next);
             weft__slab_close(slab, pool->provider);
@@ -152,25 +156,25 @@ void weft__stack_pool_destroy(struct weft__stack_pool *pool)
 // ---------------------------------------------------------------------------------------------
 // Taking.
 
-static void set_cold(struct class *class, struct weft__slab *slab, uint32_t slot, bool cold)
+static void set_cold(struct group *group, struct weft__slab *slab, uint32_t slot, bool cold)
 {
     uint64_t bits = atomic_load_explicit(&slab->cold[slot / 64], memory_order_relaxed);
     bits ^= UINT64_C(1) << slot % 64;
     atomic_store_explicit(&slab->cold[slot / 64], bits, memory_order_relaxed);
     slab->cold_count += cold ? 1 : -1U;
-    class->cold_count += cold ? 1 : UINT64_MAX;
-    class->recent = slab;
+    group->cold_count += cold ? 1 : UINT64_MAX;
+    group->recent = slab;
 }
 
 // Under the lock. NULL if there is no cold slot.
-static void *take_cold(struct class *class)
+static void *take_cold(struct group *group)
 {
-    if (class->cold_count == 0) {
+    if (group->cold_count == 0) {
         return NULL;
     }
-    struct weft__slab *slab = class->recent;
+    struct weft__slab *slab = group->recent;
     if (slab->cold_count == 0) {
-        slab = atomic_load_explicit(&class->slabs, memory_order_relaxed);
+        slab = atomic_load_explicit(&group->slabs, memory_order_relaxed);
         while (slab->cold_count == 0) {
             slab = atomic_load_explicit(&slab->next, memory_order_relaxed);
         }
@@ -181,14 +185,14 @@ static void *take_cold(struct class *class)
         word++;
     }
     uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(bits);
-    set_cold(class, slab, slot, false);
+    set_cold(group, slab, slot, false);
     return weft__slab_block(slab, slot);
 }
 
 // Under the lock. False if the newest slab is used up.
-static bool take_fresh(struct class *class, struct weft__slab **slab, uint32_t *slot, bool *guarded)
+static bool take_fresh(struct group *group, struct weft__slab **slab, uint32_t *slot, bool *guarded)
 {
-    *slab = class->last;
+    *slab = group->last;
     if (*slab == NULL) {
         return false;
     }
@@ -205,12 +209,12 @@ static bool take_fresh(struct class *class, struct weft__slab **slab, uint32_t *
 }
 
 // Under the lock. Moves up to `count` warm slots to the cache.
-static void refill(struct class *class, struct weft__stack_cache *cache, int count)
+static void refill(struct group *group, struct weft__stack_cache *cache, int count)
 {
-    while (count-- > 0 && class->warm != NULL) {
-        void *block = class->warm;
-        class->warm = *link_of(block);
-        class->warm_count--;
+    while (count-- > 0 && group->warm != NULL) {
+        void *block = group->warm;
+        group->warm = *link_of(block);
+        group->warm_count--;
         *link_of(block) = cache->free;
         cache->free = block;
         cache->count++;
@@ -219,22 +223,22 @@ static void refill(struct class *class, struct weft__stack_cache *cache, int cou
 
 // Returns the block of a free slot, or NULL if a slab has to be mapped first.
 static void *take_from_pool(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
-                            struct class *class)
+                            struct group *group)
 {
     struct weft__slab *slab = NULL;
     uint32_t slot = 0;
     bool guarded = true;
     weft__lock_acquire(&pool->lock);
-    void *block = class->warm;
+    void *block = group->warm;
     if (block != NULL) {
-        class->warm = *link_of(block);
-        class->warm_count--;
+        group->warm = *link_of(block);
+        group->warm_count--;
         if (cache != NULL) {
-            refill(class, cache, pool->cache_slots / 2);
+            refill(group, cache, pool->cache_slots / 2);
         }
     } else {
-        block = take_cold(class);
-        if (block == NULL && take_fresh(class, &slab, &slot, &guarded)) {
+        block = take_cold(group);
+        if (block == NULL && take_fresh(group, &slab, &slot, &guarded)) {
             block = weft__slab_block(slab, slot);
         }
     }
@@ -245,30 +249,30 @@ static void *take_from_pool(struct weft__stack_pool *pool, struct weft__stack_ca
     return block;
 }
 
-static uint32_t slab_slots(const struct class *class, unsigned shift)
+static uint32_t slab_slots(const struct group *group, unsigned shift)
 {
     uint32_t fit = (uint32_t)(MAX_SLAB_BYTES >> shift);
-    return class->next_slots < fit ? class->next_slots : fit;
+    return group->next_slots < fit ? group->next_slots : fit;
 }
 
 // Adds a slab unless another thread just did.
-static int grow(struct weft__stack_pool *pool, struct class *class, unsigned shift)
+static int grow(struct weft__stack_pool *pool, struct group *group, unsigned shift)
 {
     struct weft__slab *slab;
     int rc = 0;
     pthread_mutex_lock(&pool->grow);
-    struct weft__slab *last = class->last; // written under both locks
+    struct weft__slab *last = group->last; // written under both locks
     if (last == NULL || atomic_load_explicit(&last->used, memory_order_relaxed) == last->slots) {
-        rc = weft__slab_open(&slab, pool->provider, shift, slab_slots(class, shift),
+        rc = weft__slab_open(&slab, pool->provider, shift, slab_slots(group, shift),
                              pool->block_bytes);
         if (rc == 0) {
-            if (class->next_slots < WEFT__SIZED(MAX_SLAB_SLOTS, 64)) {
-                class->next_slots *= 2;
+            if (group->next_slots < WEFT__SIZED(MAX_SLAB_SLOTS, 64)) {
+                group->next_slots *= 2;
             }
             weft__lock_acquire(&pool->lock);
-            atomic_store_explicit(last == NULL ? &class->slabs : &last->next, slab,
+            atomic_store_explicit(last == NULL ? &group->slabs : &last->next, slab,
                                   memory_order_release);
-            class->last = slab;
+            group->last = slab;
             weft__lock_release(&pool->lock);
         }
     }
@@ -291,9 +295,9 @@ static WEFT__NOINLINE int take_slowly(struct weft__stack_pool *pool,
     if (size_bytes != default_bytes) {
         cache = NULL;
     }
-    struct class *class = class_of(pool, size_bytes);
-    while ((*block = take_from_pool(pool, cache, class)) == NULL) {
-        int rc = grow(pool, class, (unsigned)__builtin_ctzll(size_bytes));
+    struct group *group = group_of(pool, size_bytes);
+    while ((*block = take_from_pool(pool, cache, group)) == NULL) {
+        int rc = grow(pool, group, (unsigned)__builtin_ctzll(size_bytes));
         if (rc < 0) {
             return rc;
         }
@@ -332,11 +336,11 @@ int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *ca
 // Giving back.
 
 // Under the lock.
-static struct weft__slab *slab_of(struct class *class, const char *slot)
+static struct weft__slab *slab_of(struct group *group, const char *slot)
 {
-    struct weft__slab *slab = class->recent;
+    struct weft__slab *slab = group->recent;
     if (slab == NULL) {
-        slab = atomic_load_explicit(&class->slabs, memory_order_relaxed);
+        slab = atomic_load_explicit(&group->slabs, memory_order_relaxed);
     }
     for (;;) {
         const char *base = atomic_load_explicit(&slab->base, memory_order_relaxed);
@@ -345,23 +349,23 @@ static struct weft__slab *slab_of(struct class *class, const char *slot)
         }
         slab = atomic_load_explicit(&slab->next, memory_order_relaxed);
         if (slab == NULL) {
-            slab = atomic_load_explicit(&class->slabs, memory_order_relaxed);
+            slab = atomic_load_explicit(&group->slabs, memory_order_relaxed);
         }
     }
 }
 
-// Gives the pages of neighbouring slots back to the kernel and marks the slots cold. Their guards
-// stay; a lower one is left out of the range only because it has no pages.
+// Gives the pages of neighbouring slots back to the kernel and marks the slots cold. One call for
+// several of them costs a third, and interrupts other processors (TLB) once. Guards stay.
 static void zap_run(struct weft__stack_pool *pool, size_t size_bytes, char *start, char *end)
 {
-    struct class *class = class_of(pool, size_bytes);
+    struct group *group = group_of(pool, size_bytes);
     char *pages = start + WEFT__STACK_GUARD_BYTES;
     weft__sys_advise(pages, (size_t)(end - pages), MADV_DONTNEED);
     weft__lock_acquire(&pool->lock);
     for (; start < end; start += size_bytes) {
-        struct weft__slab *slab = slab_of(class, start);
+        struct weft__slab *slab = slab_of(group, start);
         const char *base = atomic_load_explicit(&slab->base, memory_order_relaxed);
-        set_cold(class, slab, (uint32_t)((size_t)(start - base) >> slab->shift), true);
+        set_cold(group, slab, (uint32_t)((size_t)(start - base) >> slab->shift), true);
     }
     weft__lock_release(&pool->lock);
 }
@@ -394,16 +398,16 @@ static void zap(struct weft__stack_pool *pool, size_t size_bytes, void *chain)
 static void give_to_pool(struct weft__stack_pool *pool, size_t size_bytes, void *chain, void *tail,
                          int count)
 {
-    struct class *class = class_of(pool, size_bytes);
-    bool is_default = size_bytes == atomic_load(&pool->default_bytes);
-    int warm_max = is_default ? 2 * pool->cache_slots : 0;
+    struct group *group = group_of(pool, size_bytes);
+    bool cached = size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
+    int warm_max = cached ? 2 * pool->cache_slots : (int)(WARM_MAX_BYTES / size_bytes);
     *link_of(tail) = NULL;
     weft__lock_acquire(&pool->lock);
-    bool keep = class->warm_count + count <= warm_max;
+    bool keep = group->warm_count + count <= warm_max;
     if (keep) {
-        *link_of(tail) = class->warm;
-        class->warm = chain;
-        class->warm_count += count;
+        *link_of(tail) = group->warm;
+        group->warm = chain;
+        group->warm_count += count;
     }
     weft__lock_release(&pool->lock);
     if (!keep) {
@@ -473,9 +477,9 @@ int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *bloc
                           void *arg)
 {
     int rc = 0;
-    for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->classes) && rc == 0; i++) {
-        struct weft__slab *slab =
-            atomic_load_explicit(&pool->classes[i].slabs, memory_order_acquire);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->groups) && rc == 0; i++) {
+        struct weft__slab *slab = atomic_load_explicit(&pool->groups[i].slabs,
+                                                       memory_order_acquire);
         while (slab != NULL && rc == 0) {
             rc = visit_slab(slab, visit, arg);
             slab = atomic_load_explicit(&slab->next, memory_order_acquire);

@@ -15,6 +15,10 @@
 // for the next runtime). The task layer zeroes the block's state word before it gives a slot back,
 // and a page that was returned to the kernel reads as zero, so a late wake-up may look at the word
 // and finds "free". This file itself writes only the first 8 bytes of a free block (the link).
+//
+// Slots go back to the kernel whole or not at all: a thread that was deep once leaves its pages to
+// the next ones, until its slot leaves the caches. Trimming each slot on its way would cost a
+// system call per thread.
 #ifndef WEFT_TASK_STACK_H
 #define WEFT_TASK_STACK_H
 
@@ -32,7 +36,8 @@ struct weft__stack_config {
     const struct weft_allocator *allocator;
     const struct weft_stack_provider *provider; ///< NULL: mmap
     size_t block_bytes;                         ///< control block, at most 1024
-    int cache_slots;                            ///< idle slots a cache keeps, per size
+    int cache_slots;                            ///< idle slots a cache keeps
+    size_t default_bytes;                       ///< the size caches hold; 0: the first asked for
 };
 
 /// What a carrier holds of idle slots of one size; the owner's alone. Zeroed means empty.
@@ -49,8 +54,8 @@ void weft__stack_pool_destroy(struct weft__stack_pool *pool);
 
 /// Takes a slot of `size_bytes` (a power of two, MIN..MAX), from `cache` if it has one, else from
 /// the pool (refilling the cache by a batch). `cache` may be NULL for a thread without one. Only
-/// the pool's default size (the first ever asked for) is cached. Stores the address of the control
-/// block, whose bytes are stale or zero, and the low end of the usable stack.
+/// the pool's default size is cached. Stores the address of the control block, whose bytes are
+/// stale or zero, and the low end of the usable stack.
 int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
                      size_t size_bytes, void **block, void **low);
 

@@ -13,7 +13,7 @@
 
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
-#define BATCH           256
+#define BATCH 256
 
 // The number of the first touched page of the `count` pages from `low`; `count` if there is none.
 static int64_t first_in_pagemap(int fd, uintptr_t low, size_t page_bytes, int64_t count)
