@@ -44,6 +44,7 @@ int weft_park(weft_time deadline)
     if (task == NULL) {
         return weft__no_task();
     }
+    weft__charge(task);
     set_waits_for(task, "park");
     int rc = park(task, deadline);
     set_waits_for(task, NULL);
@@ -56,6 +57,7 @@ int64_t weft_await(struct weft_future *future, weft_time deadline)
     if (task == NULL) {
         return weft__no_task();
     }
+    weft__charge(task);
     weft_waker waker = weft__waker_borrowed(task);
     int why = 0;
     while (future->poll(future, &waker) == WEFT_PENDING) {

@@ -4,6 +4,7 @@
 #include <weft/scope.h>
 
 #include "sched/crew.h"
+#include "task/host.h"
 #include "task/scope.h"
 
 #define KNOWN_FLAGS (WEFT_SCOPE_FIRST | WEFT_SCOPE_COLLECT | WEFT_SCOPE_SHIELD)
@@ -82,5 +83,6 @@ int weft_scope_join(struct weft_scope *public_scope)
     if (!scope->open || task == NULL || task->scope != scope || task != scope->owner) {
         return weft__no_task();
     }
+    weft__charge(task);
     return weft__scope_join(scope);
 }

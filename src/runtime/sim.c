@@ -269,6 +269,7 @@ static void open_carriers(struct sim *sim)
 static void forget_task(struct weft__task *task, void *arg)
 {
     (void)arg;
+    weft__locals_forget(task);
     if (!weft_task_done(task) && task->stack_low != NULL) {
         weft__context_forget(&task->context);
     }

@@ -44,6 +44,11 @@ void weft__host_park(struct weft__task *task, weft_time deadline)
     (void)weft__thread_leave(task, WEFT__PARKED);
 }
 
+void weft__host_yield(struct weft__task *task)
+{
+    (void)weft__thread_leave(task, WEFT__YIELDED);
+}
+
 void weft__deadline_fired(struct weft__timer *timer)
 {
     struct weft__task *task = weft__container_of(timer, struct weft__task, deadline);

@@ -12,6 +12,18 @@ weft_time weft__host_now(struct weft__task *task);
 /// when that has come; it may also be woken for nothing.
 void weft__host_park(struct weft__task *task, weft_time deadline);
 
+/// Lets the other ready tasks run.
+void weft__host_yield(struct weft__task *task);
+
+/// Charges one operation of a run, and yields when the budget is used up: a task whose calls all
+/// complete at once must not starve the others. Only on entry to calls documented as blocking.
+static inline void weft__charge(struct weft__task *task)
+{
+    if (weft__unlikely(--task->budget <= 0)) {
+        weft__host_yield(task);
+    }
+}
+
 /// Arms, moves or (WEFT_FOREVER) disarms a timer in the wheel of the running task's home.
 void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when);
 

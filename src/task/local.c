@@ -65,6 +65,15 @@ void weft__locals_end(struct weft__task *task)
     }
 }
 
+void weft__locals_forget(struct weft__task *task)
+{
+    while (task->locals != NULL) {
+        struct weft__local_value *local = task->locals;
+        task->locals = local->next;
+        weft__host_free(task, local, sizeof *local);
+    }
+}
+
 int weft__locals_inherit(struct weft__task *child, const struct weft__task *parent)
 {
     for (struct weft__local_value *local = parent->locals; local != NULL; local = local->next) {

@@ -174,19 +174,13 @@ static inline int weft__thread_leave(struct weft__task *task, enum weft__verdict
 /// The first function on a virtual thread's stack.
 void weft__thread_entry(void *task);
 
-/// Charges one operation that completed at once, and yields when the budget is used up. Only on
-/// entry to calls documented as blocking.
-static inline void weft__charge(struct weft__task *task)
-{
-    if (weft__unlikely(--task->budget <= 0)) {
-        (void)weft__thread_leave(task, WEFT__YIELDED);
-    }
-}
-
 // local.c: task-local values.
 
 /// Copies the inheritable values of `parent`. 0 or -ENOMEM, then nothing was copied.
 int weft__locals_inherit(struct weft__task *child, const struct weft__task *parent);
+
+/// Frees what holds the values of a task that will never run again; the values are left alone.
+void weft__locals_forget(struct weft__task *task);
 
 /// Destroys all values of the ending task; runs in the task.
 void weft__locals_end(struct weft__task *task);

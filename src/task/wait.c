@@ -110,6 +110,7 @@ int weft__block(struct weft__wait *wait, weft_time deadline)
     if (task == NULL) {
         return block_foreign(wait, deadline);
     }
+    weft__charge(task);
     atomic_store_explicit(&task->waits_for, wait->what, memory_order_relaxed);
     int rc = block_task(wait, deadline);
     atomic_store_explicit(&task->waits_for, NULL, memory_order_relaxed);

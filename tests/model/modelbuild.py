@@ -1,10 +1,12 @@
 """Builds model programs: real sources, instrumented, linked against our engine.
 
 A model program is one file `*_model.c` (or `selftest*.c`). Its top comment names the sources it
-checks, relative to src/, headers with atomic operations that it checks, and more compiler flags:
+checks, relative to src/, headers with atomic operations that it checks, files of this folder that
+it needs, and more compiler flags:
 
     // Sources: sched/inbox.c sched/park.c
     // Headers: sched/inbox.h
+    // With: stage.c
     // Flags: -DWEFT_TINY=1
 
 The mutation gate changes exactly the sources and headers that are named.
@@ -57,6 +59,7 @@ class Model:
     path: pathlib.Path
     sources: tuple  # of str, relative to src/
     headers: tuple  # likewise
+    helpers: tuple  # of str, relative to this folder
     flags: tuple
 
     @property
@@ -72,14 +75,14 @@ def find_models(pattern="*"):
         if not re.search(pattern.replace("*", ".*"), path.stem):
             continue
         head = path.read_text().split("#include", 1)[0]
-        words = {"Sources": (), "Headers": (), "Flags": ()}
+        words = {"Sources": (), "Headers": (), "With": (), "Flags": ()}
         for key in words:
             words[key] = tuple(
                 word
                 for line in re.findall(rf"^// {key}:(.*)$", head, re.M)
                 for word in line.split()
             )
-        models.append(Model(path, words["Sources"], words["Headers"], words["Flags"]))
+        models.append(Model(path, *words.values()))
     return models
 
 
@@ -129,18 +132,18 @@ class Builder:
         execute(["objcopy", *redefined, whole])
         return whole
 
-    def object_path(self, model, source):
+    def parts_of(self, model):
+        """(file, its instrumented object) for all that a model is made of."""
         flavour = "_".join(flag.strip("-").replace("=", "_") for flag in model.flags)
-        return self.dir / ("obj" + flavour) / (str(source).replace("/", "_") + ".o")
-
-    def object_of(self, model, source):
-        """The instrumented object of a source (relative to src/)."""
-        flags = [*INSTRUMENTED, *model.flags]
-        return self._compile(SRC / source, self.object_path(model, source), flags)
-
-    def model_object(self, model):
-        flags = [*INSTRUMENTED, "-Wall", "-Wextra", *model.flags]
-        return self._compile(model.path, self.dir / (model.name + ".o"), flags)
+        files = [model.path, *(HERE / name for name in model.helpers)]
+        files += [SRC / name for name in model.sources]
+        parts = []
+        for path in files:
+            output = self.dir / ("obj" + flavour) / (str(path.relative_to(ROOT)) + ".o")
+            own = [] if path.is_relative_to(SRC) else ["-Wall", "-Wextra"]
+            flags = [*INSTRUMENTED, *own, *model.flags]
+            parts.append((path, self._compile(path, output, flags)))
+        return parts
 
     # Programs.
 
@@ -149,7 +152,7 @@ class Builder:
         return output
 
     def program(self, model):
-        objects = [self.model_object(model), *(self.object_of(model, s) for s in model.sources)]
+        objects = [made for _, made in self.parts_of(model)]
         output = self.dir / model.name
         newest = max(path.stat().st_mtime for path in [*objects, self.engine()])
         if output.exists() and output.stat().st_mtime >= newest:
@@ -162,17 +165,14 @@ class Builder:
         """Links the model with the file `changed` taken from below `overlay`; None if unrelated."""
         flags = [*INSTRUMENTED, "-w", f"-I{overlay}", *model.flags]
         objects = []
-        parts = [(model.path, self.model_object(model), model.path)]
-        for source in model.sources:
-            copy = overlay / source if source == changed else SRC / source
-            parts.append((source, self.object_of(model, source), copy))
         related = False
-        for _, usual, path in parts:
-            if depends_on(usual, changed):
+        for path, made in self.parts_of(model):
+            if depends_on(made, changed):
                 related = True
-                target = overlay / usual.relative_to(self.dir)
-                usual = target if target.exists() else self._compile(path, target, flags)
-            objects.append(usual)
+                path = overlay / changed if path == SRC / changed else path
+                target = overlay / made.relative_to(self.dir)
+                made = target if target.exists() else self._compile(path, target, flags)
+            objects.append(made)
         return self.link(overlay / model.name, objects) if related else None
 
 

@@ -17,6 +17,7 @@ struct granule {
     uint64_t execution; // contents are valid in this execution only
     uint8_t forbidden;  // a bit per byte
     uint8_t location[GRANULE];
+    uint16_t latest[MC__THREADS]; // of all its accesses here: mostly this is all we need to know
     uint16_t last[KINDS][MC__THREADS][GRANULE];
 };
 
@@ -90,6 +91,9 @@ static void check_races(struct granule *granule, unsigned from, unsigned to, enu
             continue;
         }
         uint16_t known = mc__self()->now.clock[other];
+        if (granule->latest[other] <= known) {
+            continue;
+        }
         for (int before = 0; before < KINDS; before++) {
             if ((conflicts[now] >> before & 1) == 0) {
                 continue;
@@ -124,6 +128,7 @@ static void touch(struct granule *granule, unsigned from, unsigned to, enum kind
     }
     check_races(granule, from, to, kind);
     uint16_t now = mc__self()->now.clock[mc__me];
+    granule->latest[mc__me] = now;
     for (unsigned i = from; i < to; i++) {
         granule->last[kind][mc__me][i] = now;
     }

@@ -139,7 +139,7 @@ static FILE *start_addr2line(void)
         length += sprintf(command + length, " %p",
                           (const void *)((const char *)lines[i].caller - 1));
     }
-    strcpy(command + length, " 2>/dev/null");
+    sprintf(command + length, " 2>/dev/null");
     fflush(stdout);
     FILE *pipe = popen(command, "r");
     free(command);
