@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "base/text.h"
 #include "runtime/runtime.h"
 #include "sched/clock.h"
 
@@ -61,10 +62,20 @@ static void describe(struct weft__task *task, char *text, size_t size, weft_time
     }
 }
 
-void weft__describe_task(struct weft__task *task, char *text, size_t size_bytes)
+void weft__describe_block(void *block, char *out, size_t size_bytes)
 {
-    (void)snprintf(text, size_bytes, "\"%s\" (id %" PRIu64 ", spawned at %s:%d)", task->name,
-                   task->id, base_name(task->file), task->line);
+    const struct weft__task *task = block;
+    struct weft__text text;
+    weft__text_init(&text, out, size_bytes);
+    weft__text_add(&text, "\"");
+    weft__text_add(&text, task->name);
+    weft__text_add(&text, "\" (id ");
+    weft__text_add_number(&text, task->id);
+    weft__text_add(&text, ", spawned at ");
+    weft__text_add(&text, base_name(task->file));
+    weft__text_add(&text, ":");
+    weft__text_add_number(&text, (uint64_t)task->line);
+    weft__text_add(&text, ")");
 }
 
 /// The clock that the runtime's waits are counted by. A simulated one is only its own thread's.

@@ -71,7 +71,7 @@ void weft__runtime_each_task(struct weft__runtime *runtime,
 /// Writes every task of the runtime to its log, as errors.
 void weft__dump_to_log(struct weft__runtime *runtime, const char *why);
 
-/// Puts a task into words, for the overflow report and the dump.
-void weft__describe_task(struct weft__task *task, char *text, size_t size_bytes);
+/// Names the task of a control block, for the report of a stack overflow. Async-signal-safe.
+void weft__describe_block(void *block, char *text, size_t size_bytes);
 
 #endif

@@ -44,6 +44,7 @@ struct sim {
     bool main_ended;
     int main_result;
     weft_time grace_end;
+    struct weft__cxx callers_cxx;
 };
 
 // The driver: nothing to wait for but kicks and the clock, and those are the loop's business.
@@ -255,6 +256,10 @@ static int loop(struct sim *sim)
 
 static void open_carriers(struct sim *sim)
 {
+    // The caller may be handling an exception; tasks must not find it.
+    struct weft__cxx *thread = weft__cxx_of_thread();
+    sim->callers_cxx = *thread;
+    *thread = (struct weft__cxx){ NULL, 0 };
     struct weft__crew *crew = &sim->runtime->crew;
     crew->simulated = true;
     for (int i = 0; i < crew->count; i++) {
@@ -295,6 +300,7 @@ static void close_carriers(struct sim *sim, bool failed)
     for (int i = 0; i < runtime->crew.count; i++) {
         weft__context_forget(&runtime->crew.carriers[i].runner.context);
     }
+    *weft__cxx_of_thread() = sim->callers_cxx;
     weft__registry_remove(runtime);
     weft__runtime_free(runtime);
 }

@@ -8,6 +8,7 @@
 #include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "sched/park.h"
+#include "task/overflow.h"
 
 #define THREAD_NAME_BYTES 16 // the kernel's limit
 
@@ -28,7 +29,11 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
-    return carrier->driver->open(&carrier->driver_state, &config);
+    int rc = weft__overflow_thread_init();
+    if (rc == 0) {
+        rc = carrier->driver->open(&carrier->driver_state, &config);
+    }
+    return rc;
 }
 
 static void *carrier_main(void *arg)
@@ -47,6 +52,7 @@ static void *carrier_main(void *arg)
         weft__carrier_set_self(NULL);
         weft__context_forget(&carrier->runner.context);
     }
+    weft__overflow_thread_fini();
     return NULL;
 }
 
@@ -130,6 +136,11 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
     if (rc == 0) {
         rc = choose_driver(&driver, &resolved, &log);
     }
+    if (rc < 0) {
+        return rc;
+    }
+    weft__overflow_set_describe(weft__describe_block);
+    rc = weft__overflow_install();
     if (rc < 0) {
         return rc;
     }

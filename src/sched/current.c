@@ -30,6 +30,7 @@ void weft__carrier_adopt(struct weft__carrier *carrier)
     weft__context_adopt(&carrier->runner.context);
     carrier->runner.carrier = carrier;
     carrier->runner.errno_at = &errno;
+    carrier->runner.cxx = weft__cxx_of_thread();
 }
 
 WEFT__NOINLINE struct weft__task *weft__task_self(void)

@@ -95,6 +95,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     atomic_store_explicit(&task->waits_for, NULL, memory_order_relaxed);
     atomic_store_explicit(&task->waits_since, 0, memory_order_relaxed);
     task->locals = NULL;
+    task->cxx = (struct weft__cxx){ NULL, 0 };
     copy_name(task, attr->name);
 }
 

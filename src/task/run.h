@@ -25,8 +25,10 @@ static inline void weft__thread_run(struct weft__task *task, struct weft__runner
     task->movable = task->migratable;
     task->return_to = &runner->context;
     *runner->errno_at = task->saved_errno;
+    weft__cxx_enter(runner->cxx, &task->cxx);
     int cancelled = weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
     (void)weft__context_switch(&runner->context, &task->context, cancelled);
+    weft__cxx_leave(runner->cxx, &task->cxx);
     task->saved_errno = *runner->errno_at;
 }
 

@@ -20,6 +20,7 @@
 #include "base/node.h"
 #include "base/timer.h"
 #include "task/context.h"
+#include "task/cxx.h"
 
 struct weft__carrier;
 struct weft__crew;
@@ -119,6 +120,7 @@ struct weft__task {
     _Atomic(const char *) waits_for; // NULL: not blocked
     _Atomic uint64_t waits_since;
     struct weft__local_value *locals;
+    struct weft__cxx cxx; // exceptions it is handling, while it does not run
 };
 
 static inline uint64_t weft__word_peek(const struct weft__task *task)
@@ -138,6 +140,7 @@ void weft__interrupt(struct weft__task *task, uint64_t flags);
 struct weft__runner {
     struct weft__context context;  // its own, to which virtual threads switch back
     int *errno_at;                 // its errno, which tasks exchange with their own
+    struct weft__cxx *cxx;         // its exception state, likewise
     struct weft__carrier *carrier; // NULL: not a carrier
 };
 
