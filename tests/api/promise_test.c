@@ -349,6 +349,8 @@ static void drop_local(void *value)
 
 static const struct weft_local local = { "cleanup", drop_local, NULL };
 
+static atomic_int started;
+
 /// Waits in one of four ways until it is cancelled, cleans up under a shield, and says so.
 static int work_until_cancelled(void *arg)
 {
@@ -356,6 +358,7 @@ static int work_until_cancelled(void *arg)
     weft_waker waker;
     CHECK_OK(weft_local_set(&local, arg));
     CHECK_OK(weft_waker_self(&waker));
+    atomic_fetch_add(&started, 1);
     switch (weft_task_id(weft_self()) % 3) {
     case 0: CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED); break;
     case 1:
@@ -382,6 +385,7 @@ static int wait_for_children(void *arg)
     CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_COLLECT, WEFT_FOREVER));
     CHECK_OK(weft_scope_spawn(&scope, work_until_cancelled, arg));
     CHECK_OK(weft_scope_spawn(&scope, work_until_cancelled, arg));
+    atomic_fetch_add(&started, 1);
     CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
     return -ECANCELED;
 }
@@ -392,13 +396,16 @@ static int start_groups(void *arg)
 {
     struct weft_attr attr = WEFT_ATTR_INIT;
     attr.place = WEFT_PLACE_SPREAD;
+    atomic_store(&started, 0);
     for (int i = 0; i < GROUPS; i++) {
         weft_task *task;
         CHECK_OK(weft_spawn(&task, wait_for_children, arg, &attr));
         weft_task_release(task);
         CHECK_OK(weft_go(work_until_cancelled, arg));
     }
-    CHECK_OK(weft_sleep(WEFT_MS));
+    while (atomic_load(&started) < GROUPS * TASKS_PER_GROUP) {
+        CHECK_OK(weft_sleep(20 * WEFT_US));
+    }
     return 7;
 }
 
