@@ -51,7 +51,6 @@ static int run(void *arg)
     struct weft_scope scope;
     double resident = status_bytes("VmRSS:");
     double tables = status_bytes("VmPTE:");
-
     printf("starting %ld virtual threads on %d carriers\n", census->count, weft_carrier_count());
     weft_time start = weft_now();
     weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER);
@@ -61,10 +60,12 @@ static int run(void *arg)
     while (spawned < census->count && weft_scope_spawn(&scope, sleeper, census) == 0) {
         spawned++;
     }
-    while (atomic_load(&census->asleep) < spawned) {
-        weft_sleep(WEFT_MS);
+    while (atomic_load(&census->asleep) < spawned && weft_sleep(WEFT_MS) == 0) {
     }
     double seconds = seconds_since(start);
+    if (spawned < census->count) {
+        printf("only %ld could be started\n", spawned);
+    }
     resident = (status_bytes("VmRSS:") - resident) / (double)spawned;
     tables = (status_bytes("VmPTE:") - tables) / (double)spawned;
     printf("all started and asleep   %8.2f s  %9.0f ns each\n", seconds,

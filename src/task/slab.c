@@ -46,6 +46,7 @@ static char *slab_base(const struct weft__slab *slab)
 }
 
 // The offset of the block in its slot. An eighth of a small slot is all that colours may take.
+// tools/gdb/weft-gdb.py computes it too.
 static size_t block_offset(const struct weft__slab *slab, uint32_t slot)
 {
     size_t slot_bytes = (size_t)1 << slab->shift;

@@ -80,17 +80,17 @@ def block_offset(slab, slot):
     """As in task/slab.c."""
     slot_bytes = 1 << slab["shift"]
     page_colours = min(slot_bytes // (8 * COLOUR_PAGE), PAGE_COLOURS)
-    page = slot % page_colours
-    line = slot // page_colours % LINE_COLOURS
+    line = slot % LINE_COLOURS
+    page = slot // LINE_COLOURS % page_colours
     return slot_bytes - page * COLOUR_PAGE - line * LINE_BYTES - slab["block_bytes"]
 
 
 def stack_blocks(pool):
     """The control blocks of all slots that were ever taken and still have their pages."""
-    classes = pool["classes"]
-    low, high = classes.type.range()
+    groups = pool["groups"]
+    low, high = groups.type.range()
     for number in range(low, high + 1):
-        pointer = classes[number]["slabs"]
+        pointer = groups[number]["slabs"]
         while integer(pointer) != 0:
             slab = pointer.cast(gdb.lookup_type("struct weft__slab").pointer()).dereference()
             plain = {name: integer(slab[name]) for name in ("shift", "block_bytes", "base", "used")}
