@@ -87,8 +87,8 @@ static inline int count_entries(const char *folder)
     DIR *dir = opendir(folder);
     int count = 0;
     CHECK(dir != NULL);
-    while (readdir(dir) != NULL) {
-        count++;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        count += entry->d_name[0] != '.';
     }
     closedir(dir);
     return count;
