@@ -95,8 +95,11 @@ void weft__context_make(struct weft__context *context, void *low, void *high, vo
 #endif
     struct frame *frame = (struct frame *)(void *)(top - sizeof *frame);
 #if WEFT__VALGRIND
-    context->valgrind_id = VALGRIND_STACK_REGISTER(low, high) + 1;
-    VALGRIND_MAKE_MEM_UNDEFINED(frame, sizeof *frame); // a former user's frames reached lower
+    context->valgrind_id = 0;
+    if (weft__unlikely(on_valgrind)) {
+        context->valgrind_id = VALGRIND_STACK_REGISTER(low, high) + 1;
+        VALGRIND_MAKE_MEM_UNDEFINED(frame, sizeof *frame); // a former user's frames reached lower
+    }
 #endif
     *frame = (struct frame){ CLEAN_FRAME, .entry = entry, .arg = arg, .pc = weft__switch_start };
     context->sp = frame;
@@ -116,17 +119,6 @@ void weft__context_adopt(struct weft__context *context)
 #endif
 #if WEFT__TSAN
     context->fiber = __tsan_get_current_fiber();
-#endif
-}
-
-uint64_t weft__context_control(void)
-{
-#if defined(__x86_64__)
-    struct frame frame = { .mxcsr = 0 };
-    __asm__ volatile("stmxcsr %0; fnstcw %1" : "=m"(frame.mxcsr), "=m"(frame.x87_control));
-    return frame.mxcsr | (uint64_t)frame.x87_control << 32;
-#else
-    return 0;
 #endif
 }
 
