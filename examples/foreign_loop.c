@@ -74,9 +74,9 @@ static enum weft_poll pulse_poll(struct weft_future *future, weft_waker *waker)
 
 int main(void)
 {
-    struct loop *loop = malloc(sizeof *loop);
     int fd = eventfd(0, EFD_CLOEXEC);
-    if (loop == NULL || fd < 0) {
+    struct loop *loop = fd >= 0 ? malloc(sizeof *loop) : NULL;
+    if (loop == NULL) {
         return 1;
     }
     *loop = (struct loop){ .fd = fd, .refs = 1 };
