@@ -41,7 +41,7 @@ static double status_bytes(const char *field)
 
 static double seconds_since(weft_time start)
 {
-    return (double)(weft_now() - start) / (double)WEFT_S;
+    return (double)(weft_now() - start) / 1e9;
 }
 
 static int run(void *arg)
@@ -68,8 +68,7 @@ static int run(void *arg)
     }
     resident = (status_bytes("VmRSS:") - resident) / (double)spawned;
     tables = (status_bytes("VmPTE:") - tables) / (double)spawned;
-    printf("all started and asleep   %8.2f s  %9.0f ns each\n", seconds,
-           seconds * 1e9 / (double)spawned);
+    printf("all started and asleep   %8.2f s  %9.0f ns each\n", seconds, seconds * 1e9 / spawned);
     printf("resident memory          %8.0f bytes each, and %.0f for page tables\n", resident,
            tables);
 
@@ -77,8 +76,7 @@ static int run(void *arg)
     weft_scope_cancel(&scope); // every sleep returns -ECANCELED
     int rc = weft_scope_join(&scope);
     seconds = seconds_since(start);
-    printf("all woken and ended      %8.2f s  %9.0f ns each\n", seconds,
-           seconds * 1e9 / (double)spawned);
+    printf("all woken and ended      %8.2f s  %9.0f ns each\n", seconds, seconds * 1e9 / spawned);
     return rc == -ECANCELED && spawned == census->count ? 0 : rc; // -ECANCELED: by ourselves
 }
 
