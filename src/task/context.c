@@ -35,6 +35,16 @@
 
 void weft__switch_start(void);
 
+#if WEFT__VALGRIND
+/// Asked once: each request is a dozen instructions, also where nobody listens.
+static bool on_valgrind;
+
+static __attribute__((constructor)) void look_for_valgrind(void)
+{
+    on_valgrind = RUNNING_ON_VALGRIND != 0;
+}
+#endif
+
 #if defined(__x86_64__)
 struct frame {
     uint32_t mxcsr;
