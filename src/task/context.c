@@ -132,6 +132,17 @@ void weft__context_adopt(struct weft__context *context)
 #endif
 }
 
+uint64_t weft__context_control(void)
+{
+#if defined(__x86_64__)
+    struct frame frame = { .mxcsr = 0 };
+    __asm__ volatile("stmxcsr %0; fnstcw %1" : "=m"(frame.mxcsr), "=m"(frame.x87_control));
+    return frame.mxcsr | (uint64_t)frame.x87_control << 32;
+#else
+    return 0;
+#endif
+}
+
 #if WEFT__ASAN || WEFT__TSAN
 UNINSTRUMENTED int weft__context_switch(struct weft__context *from, struct weft__context *to,
                                         int value)

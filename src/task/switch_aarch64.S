@@ -117,6 +117,12 @@ weft__switch:
     .cfi_endproc
     .size   weft__switch, . - weft__switch
 
+// Reading fpcr is cheap: the fourth argument is not needed.
+    .globl  weft__switch_known
+    .hidden weft__switch_known
+    .type   weft__switch_known, %function
+    .set    weft__switch_known, weft__switch
+
 // Where a fresh context starts: x19 is the function, x20 its argument, x29 zero, sp a multiple of
 // 16. Nothing called this, which is what an unwinder reads from "x30 is undefined". The nop is for
 // unwinders that look up the instruction before the address to continue at.

@@ -19,12 +19,10 @@
 //   X2  The jump is `notrack`, because a return address is not marked by an endbr64.
 //   X3  The control words are stored and loaded every time. Reading MXCSR is what costs (2.5 ns of
 //       5.2 on Zen 4); loading both words adds 0.3 ns, and comparing first, to load only what
-//       differs, adds 1.4 ns.
+//       differs, adds 1.4 ns. Who knows its own words can say so: weft__switch_known().
 //
 // Rejected: inline assembly that clobbers every register (no unwind information, and it breaks when
-// the compiler keeps the frame in rbx or rbp). A second routine for carriers, which know their own
-// control words and need not read them: a yield between two threads gets 2.7 ns cheaper, among a
-// thousand 2 ns dearer.
+// the compiler keeps the frame in rbx or rbp).
 
 #ifdef __CET__
 #include <cet.h> // marks this file as ready for indirect branch tracking
@@ -32,13 +30,12 @@
 
     .text
 
-// int weft__switch(struct weft__context *from, struct weft__context *to, int value)
-// `value` is what the call returns in the context that continues.
-    .globl  weft__switch
-    .hidden weft__switch
-    .type   weft__switch, @function
+    .macro switch_routine name, control_is_known
+    .globl  \name
+    .hidden \name
+    .type   \name, @function
     .p2align 5
-weft__switch:
+\name:
     .cfi_startproc
     endbr64
     pushq   %rbp
@@ -59,12 +56,14 @@ weft__switch:
     pushq   %r15
     .cfi_adjust_cfa_offset 8
     .cfi_rel_offset r15, 0
-    subq    $8, %rsp
+    pushq   %rcx
     .cfi_adjust_cfa_offset 8
 
 #ifndef WEFT_NO_FPU_CONTROL
+    .if !\control_is_known
     stmxcsr (%rsp)
     fnstcw  4(%rsp)
+    .endif
 #endif
     movq    (%rsi), %rcx
     movq    %rsp, (%rdi)
@@ -100,7 +99,17 @@ weft__switch:
     .cfi_register rip, rcx
     notrack jmp *%rcx
     .cfi_endproc
-    .size   weft__switch, . - weft__switch
+    .size   \name, . - \name
+    .endm
+
+// int weft__switch(struct weft__context *from, struct weft__context *to, int value)
+// `value` is what the call returns in the context that continues.
+    switch_routine weft__switch, 0
+
+// int weft__switch_known(struct weft__context *from, struct weft__context *to, int value,
+//                        uint64_t control)
+// `control` is the first word of the frame, as weft__context_control() returned it.
+    switch_routine weft__switch_known, 1
 
 // Where a fresh context starts: rbx is the function, r12 its argument, rbp zero, rsp a multiple of
 // 16. Nothing called this, which is what an unwinder reads from "rip is undefined". The nop is for

@@ -203,6 +203,21 @@ TEST(a_fresh_context_has_a_clean_floating_point_environment)
     fiber_free(&fiber);
 }
 
+TEST(a_context_that_knows_its_rounding_mode_gets_it_back)
+{
+    struct fiber up;
+    weft__context_adopt(&here);
+    CHECK_EQ(fesetround(FE_DOWNWARD), 0);
+    uint64_t control = weft__context_control();
+    fiber_make(&up, round_upwards, 0);
+    CHECK_EQ(weft__context_resume(&here, &up.context, 0, control), 0);
+    CHECK_EQ(fegetround(), FE_DOWNWARD);
+    CHECK_EQ(weft__context_resume(&here, &up.context, 0, control), 0);
+    CHECK_EQ(fegetround(), FE_DOWNWARD);
+    CHECK(up.ended);
+    fiber_free(&up);
+}
+
 #ifdef __x86_64__
 static void flush_to_zero(struct fiber *self)
 {
@@ -349,7 +364,7 @@ static int steps_lost;
 static __attribute__((noinline)) void stepping_there(struct weft__context *from,
                                                      struct weft__context *to)
 {
-    weft__switch(from, to, 0);
+    weft__switch_known(from, to, 0, weft__context_control());
     __asm__ volatile(""); // not a tail call
 }
 
@@ -357,6 +372,12 @@ static __attribute__((noinline)) void stepping_back(struct fiber *self)
 {
     weft__switch(&self->context, &here, 0);
     __asm__ volatile("");
+}
+
+static bool is_switch(const void *function)
+{
+    return function == (const void *)(uintptr_t)weft__switch ||
+           function == (const void *)(uintptr_t)weft__switch_known;
 }
 
 struct look {
@@ -371,7 +392,7 @@ static _Unwind_Reason_Code look_at_frame(struct _Unwind_Context *context, void *
     int before;
     const char *pc = (const char *)_Unwind_GetIPInfo(context, &before);
     const void *function = _Unwind_FindEnclosingFunction((void *)(uintptr_t)(before ? pc : pc - 1));
-    look->below_switch |= function == (const void *)(uintptr_t)weft__switch;
+    look->below_switch |= is_switch(function);
     if (look->below_switch && look->count < 8) {
         look->function[look->count++] = function;
     }
@@ -385,8 +406,8 @@ static void on_step(int signo, siginfo_t *info, void *machine)
     const ucontext_t *context = machine;
     void *pc = (void *)(uintptr_t)context->uc_mcontext.gregs[REG_RIP];
     const char *start = (const char *)(uintptr_t)weft__switch;
-    if ((const char *)pc < start || (const char *)pc >= start + 256 ||
-        _Unwind_FindEnclosingFunction(pc) != start) {
+    if ((const char *)pc < start || (const char *)pc >= start + 512 ||
+        !is_switch(_Unwind_FindEnclosingFunction(pc))) {
         return;
     }
     struct look look = { .count = 0 };
