@@ -178,3 +178,80 @@ TEST_EVERYWHERE(the_first_cause_wins)
     CHECK_EQ(weft_scope_join(&scope), -EIO);
     CHECK_EQ(weft_scope_cause(&scope), -EIO);
 }
+
+static atomic_int crowd_ended;
+
+/// Half of the crowd sleeps for ever; the others end by themselves while the cancel goes round.
+static int join_the_crowd(void *arg)
+{
+    uint64_t number = (uint64_t)(uintptr_t)arg;
+    int rc = number % 2 ? weft_sleep_until(WEFT_FOREVER) : weft_sleep(number % 40 * WEFT_US);
+    CHECK(rc == -ECANCELED || (rc == 0 && number % 2 == 0));
+    atomic_fetch_add(&crowd_ended, 1);
+    return 0;
+}
+
+TEST_EVERYWHERE(a_cancel_reaches_everyone_in_a_crowd)
+{
+    int crowd = (int)test_scaled(1000);
+    for (int round = 0; round < 5; round++) {
+        struct weft_scope scope;
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        attr.place = WEFT_PLACE_SPREAD;
+        atomic_store(&crowd_ended, 0);
+        CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        weft_scope_set_attr(&scope, &attr);
+        for (int i = 0; i < crowd; i++) {
+            CHECK_OK(weft_scope_spawn(&scope, join_the_crowd, (void *)(uintptr_t)i));
+        }
+        CHECK_OK(weft_yield());
+        weft_scope_cancel(&scope);
+        CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+        CHECK_EQ(atomic_load(&crowd_ended), crowd);
+    }
+}
+
+static void nest(int depth, struct weft_scope *outermost)
+{
+    struct weft_scope scope;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    if (depth > 0) {
+        nest(depth - 1, outermost);
+    } else {
+        weft_scope_cancel(outermost);
+    }
+    CHECK_EQ(weft_sleep(1), -ECANCELED);
+    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+}
+
+TEST_EVERYWHERE(a_cancel_goes_through_a_hundred_scopes)
+{
+    struct weft_scope scope;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    nest(100, &scope);
+    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+    CHECK_OK(weft_sleep(1));
+}
+
+static void cancel_from_timer(void *arg)
+{
+    weft_scope_cancel(arg);
+}
+
+TEST_EVERYWHERE(a_timer_function_may_cancel_a_scope)
+{
+    for (int carrier = 0; carrier < weft_carrier_count(); carrier++) {
+        struct weft_scope scope;
+        struct weft_timer timer;
+        atomic_int cancelled = 0;
+        CHECK_OK(
+            weft_timer_init_on(&timer, weft_runtime_current(), carrier, cancel_from_timer, &scope));
+        CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        CHECK_OK(weft_scope_spawn(&scope, count_cancel, &cancelled));
+        weft_timer_set(&timer, weft_after(100 * WEFT_US));
+        CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED);
+        CHECK_EQ(weft_timer_stop(&timer), 0); // its function is over before the scope is
+        CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+        CHECK_EQ(atomic_load(&cancelled), 1);
+    }
+}

@@ -150,6 +150,27 @@ TEST_EVERYWHERE(releasing_a_handle_detaches_the_task)
     }
 }
 
+static int count(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return 0;
+}
+
+/// A loop of calls that never have to wait must not keep others from running.
+TEST_EVERYWHERE(joins_that_end_at_once_use_up_the_budget)
+{
+    atomic_int other = 0;
+    weft_task *task;
+    CHECK_OK(weft_spawn(&task, end_at_once, NULL, NULL));
+    CHECK_EQ(weft_join(NULL, weft_task_retain(task), WEFT_FOREVER), 0);
+    CHECK_OK(weft_go(count, &other));
+    for (int calls = 0; atomic_load(&other) == 0; calls++) {
+        CHECK_LE(calls, 128);
+        CHECK_EQ(weft_join(NULL, weft_task_retain(task), WEFT_FOREVER), 0);
+    }
+    weft_task_release(task);
+}
+
 // Foreign OS threads.
 
 static weft_runtime *runtime;

@@ -310,3 +310,40 @@ TEST_EVERYWHERE(a_sleep_may_be_polled_on_another_carrier)
         weft_waker_drop(&waker);
     }
 }
+
+struct slow {
+    struct weft_future future;
+    struct weft_sleep sleep;
+};
+
+static enum weft_poll slow_poll(struct weft_future *future, weft_waker *waker)
+{
+    struct slow *slow = (struct slow *)future;
+    if (weft_sleep_poll(&slow->sleep, waker) == WEFT_PENDING) {
+        return WEFT_PENDING;
+    }
+    future->result = weft_carrier_id();
+    return WEFT_READY;
+}
+
+TEST_DRIVERS(foreign_threads_spawn_futures)
+{
+    weft_runtime *runtime;
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 2;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    for (int i = 0; i < 20; i++) {
+        struct slow slow;
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        weft_task *task;
+        int result;
+        attr.place = WEFT_PLACE_CARRIER;
+        attr.carrier = i % 2;
+        weft_future_init(&slow.future, slow_poll, NULL);
+        weft_sleep_init(&slow.sleep, weft_after(50 * WEFT_US));
+        CHECK_OK(weft_runtime_spawn_future(&task, runtime, &slow.future, &attr));
+        CHECK_EQ(weft_join(&result, task, WEFT_FOREVER), 0);
+        CHECK_EQ(result, i % 2);
+    }
+    CHECK_EQ(weft_runtime_destroy(runtime), 0);
+}
