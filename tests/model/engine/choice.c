@@ -41,7 +41,7 @@ void mc__choices_begin(enum mc__mode new_mode, uint64_t seed)
         length = 0;
     }
     position = 0;
-    repeated = length;
+    repeated = 0;
 }
 
 void mc__choices_rewind(void)
@@ -63,6 +63,21 @@ bool mc__choices_advance(void)
     choices[length - 1].taken++;
     repeated = length;
     return true;
+}
+
+bool mc__is_replaying(void)
+{
+    return mode == MC__REPLAY;
+}
+
+int mc__choices_made(void)
+{
+    return position;
+}
+
+int mc__choices_repeated(void)
+{
+    return repeated;
 }
 
 // The last of the repeated choices is the one that was advanced, so what follows it is new.

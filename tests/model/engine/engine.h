@@ -1,5 +1,6 @@
 // engine.h - what the engine's files share. Models include mc.h only.
 //
+//   entry*.S   where model code enters: notes its registers, goes on to hooks.c and others
 //   hooks.c    the __tsan_* functions that instrumented code calls
 //   copies.c   memcpy, memmove, memset
 //   memory.c   atomic operations: which store may be read, where a store may go
@@ -9,7 +10,8 @@
 //   sched.c    threads, who runs next, deadlock and livelock
 //   world.c    futex, event, relax, alloc: the world around the code under test
 //   choice.c   the vector of decisions that makes an execution repeatable
-//   visited.c  states that need not be explored twice
+//   state.c    the hash of all that the rest of an execution depends on
+//   visited.c  the states that were explored already
 //   explore.c  runs a model's executions until all decisions were tried
 //   trace.c    tells a failing execution step by step
 //   main.c     command line and report
@@ -43,7 +45,6 @@ struct mc__view {
 // One store: a message that carries a view to whoever reads it with acquire.
 struct mc__store {
     uint64_t value;
-    uint64_t hash;   // of the writer's history: the same store in another interleaving
     uint32_t at;     // place in the location's modification order
     bool is_rmw;     // nothing may come between it and the store before it
     bool is_pending; // written by a plain access, which does not tell its value
@@ -54,9 +55,21 @@ struct mc__store {
 struct mc__location {
     char *address;
     uint8_t size;
+    bool is_retired; // the memory has become something else
     uint16_t count;
     uint16_t order[MC__HISTORY]; // stores in modification order
 };
+
+// What entry_x86_64.S notes: the layout is known there.
+struct mc__entry {
+    uint64_t preserved[6]; // rbx, rbp, r12 to r15
+    uint64_t rsp;
+    uint64_t arguments[3];
+};
+extern struct mc__entry mc__entry;
+
+// Where in the engine a thread waits for its turn.
+enum mc__phase { MC__BEFORE_START, MC__AT_POINT, MC__IN_BLOCK, MC__IN_REST };
 
 enum mc__status { MC__UNUSED, MC__READY, MC__SPINNING, MC__BLOCKED, MC__ENDED };
 
@@ -68,6 +81,8 @@ struct mc__thread {
 
     // What it waits for.
     enum mc__status status;
+    enum mc__phase phase;
+    struct mc__entry entry;
     const void *blocked_on;
     const char *blocked_in;
 
@@ -76,7 +91,6 @@ struct mc__thread {
     struct mc__view acquirable; // what an acquire fence would add
     struct mc__view released;   // what it knew at its last release fence
     bool has_acquirable, has_released;
-    uint64_t history; // hash of everything it has observed: equal means equal future
 
     // Spin loops, world.c and sched.c. Masks are sets of threads.
     struct {
@@ -84,7 +98,7 @@ struct mc__thread {
         uint32_t at;
     } watched[MC__WATCHED];
     uint8_t watched_count;
-    bool has_spun;
+    uint8_t rests;          // how often it relaxed: 0, 1, or 2 for more
     uint8_t must_run_first; // fairness: these go before it spins again
     uint8_t ran_since;      // since its last mc_relax()
     uint8_t runnable_since; // without a break since then
@@ -123,15 +137,10 @@ static inline uint64_t mc__mix(uint64_t a, uint64_t b)
     return x ^ (x >> 32);
 }
 
-// The running thread observed `what`: threads with equal history behave alike from here on.
-static inline void mc__observe(uint64_t what)
-{
-    mc__self()->history = mc__mix(mc__self()->history, what);
-}
-
 // sched.c
 enum mc__outcome mc__run_execution(const struct mc_model *model, int bound);
 void mc__sched_init(void);
+void mc__tick(void);  // what the running thread does from here on is not yet released
 void mc__point(void); // another thread may run here
 void mc__rest(void);  // the caller is SPINNING
 void mc__block(const void *on, const char *in);
@@ -146,8 +155,7 @@ void mc__plain_store(int location);
 bool mc__can_insert(const struct mc__location *where, int after);
 void mc__view_join(struct mc__view *into, const struct mc__view *from);
 void mc__view_join_seen(struct mc__view *into, const struct mc__view *from);
-uint64_t mc__memory_hash(void);
-uint64_t mc__sc_hash(void);
+void mc__fetch_pending(struct mc__location *where);
 
 static inline struct mc__store *mc__store_at(const struct mc__location *where, int index)
 {
@@ -171,11 +179,14 @@ void mc__fence(int order);
 uint64_t mc__read_memory(const void *address, unsigned size);
 uint64_t mc__kernel_load(const void *address, unsigned size, const struct mc__view *floor);
 
-// shadow.c
+// shadow.c, the first two behind entry_x86_64.S
+void mc__forbid(const void *start, size_t size_bytes);
+void mc__allow(const void *start, size_t size_bytes);
 void mc__shadow_reset(void);
 void mc__plain(const volatile void *address, size_t size_bytes, bool is_write);
 void mc__atomic_access(const void *address, unsigned size, bool is_write);
 void mc__check_death(const void *start, size_t size_bytes);
+uint64_t mc__shadow_hash(void);
 uint8_t *mc__location_slots(const void *address); // per byte: location number + 1, or 0
 
 // frames.c
@@ -186,10 +197,20 @@ int mc__stack_owner(const void *address);
 void mc__frame_begins(uintptr_t bottom);
 void mc__frame_ends(void);
 void mc__check_frame(int owner, uintptr_t from, uintptr_t to);
+bool mc__is_dead_frame(int owner, uintptr_t address);
+
+// world.c, behind entry_x86_64.S
+int mc__futex_wait(const void *word, uint32_t expected);
+int mc__futex_wake(const void *word, int count);
+void mc__event_set(const void *event);
+int mc__event_wait(const void *event);
+void mc__relax(void);
+void mc__free(void *block);
 
 // world.c
 void mc__world_reset(void);
 uint64_t mc__world_hash(void);
+void mc__world_views(void (*visit)(const struct mc__view *view));
 bool mc__has_news(const struct mc__thread *thread);
 bool mc__spurious(void);
 
@@ -198,14 +219,27 @@ enum mc__mode { MC__EXHAUSTIVE, MC__RANDOM, MC__REPLAY };
 void mc__choices_begin(enum mc__mode mode, uint64_t seed);
 void mc__choices_rewind(void);
 bool mc__choices_advance(void);
+bool mc__is_replaying(void);
+int mc__choices_made(void);
+int mc__choices_repeated(void);
 bool mc__choices_are_new(void); // past the part that repeats the execution before
 int mc__choice(int count);
 bool mc__choices_parse(const char *text);
 const char *mc__choices_text(void);
 
+// state.c
+void mc__state_reset(void);
+void mc__state_note_choice(int choice); // made by setup
+uint64_t mc__state_hash(bool voluntary);
+uint64_t mc__view_hash(const struct mc__view *view);
+uint64_t mc__clock_rank(int thread, uint16_t clock);
+
 // visited.c
 void mc__visited_clear(bool remember);
 bool mc__visited_before(uint64_t state, unsigned preemptions);
+void mc__path_rewind(int choices);
+void mc__path_add(uint64_t state, int choices);
+bool mc__path_has(uint64_t state);
 
 // explore.c
 struct mc__request {

@@ -113,3 +113,8 @@ void mc__check_frame(int owner, uintptr_t from, uintptr_t to)
     theirs->touched_from = from < theirs->touched_from ? from : theirs->touched_from;
     theirs->touched_to = to > theirs->touched_to ? to : theirs->touched_to;
 }
+
+bool mc__is_dead_frame(int owner, uintptr_t address)
+{
+    return mc__threads[owner].status == MC__ENDED || address < frames[owner].live_from;
+}

@@ -86,7 +86,7 @@ struct mc__store *mc__insert(struct mc__location *where, int after)
     return store;
 }
 
-static void fetch_pending(struct mc__location *where)
+void mc__fetch_pending(struct mc__location *where)
 {
     struct mc__store *last = mc__store_at(where, where->count - 1);
     if (last->is_pending) {
@@ -104,7 +104,6 @@ void mc__plain_store(int index)
     if (!last->is_pending) {
         last = mc__insert(where, where->count - 1);
         last->is_pending = true;
-        last->hash = mc__mix(mc__self()->history, 0x706c61696e);
     }
     mc__self()->now.seen[index] = last->at;
 }
@@ -118,9 +117,9 @@ static struct mc__location *new_location(char *address, unsigned size)
     where->address = address;
     where->size = (uint8_t)size;
     where->count = 0;
+    where->is_retired = false;
     struct mc__store *first = mc__insert(where, -1);
     first->value = mc__read_memory(address, size);
-    first->hash = mc__mix((uintptr_t)address, 0x66697273);
     return where;
 }
 
@@ -133,6 +132,7 @@ static void retire(struct mc__location *where)
         mc_fail("mixed sizes: atomic accesses of different size to %s",
                 mc__address_text(where->address));
     }
+    where->is_retired = true;
     uint8_t *slots = mc__location_slots(where->address);
     for (unsigned i = 0; i < where->size; i++) {
         slots[((uintptr_t)where->address & 7) + i] = 0;
@@ -152,7 +152,7 @@ struct mc__location *mc__locate(void *address, unsigned size)
         }
         struct mc__location *where = &mc__locations[slots[i] - 1];
         if (where->address == address && where->size == size) {
-            fetch_pending(where);
+            mc__fetch_pending(where);
             return where;
         }
         retire(where);
@@ -162,39 +162,4 @@ struct mc__location *mc__locate(void *address, unsigned size)
         slots[i] = (uint8_t)(mc__location_index(where) + 1);
     }
     return where;
-}
-
-// The number of a location depends on who came first, its address does not. A location with its
-// first store only is left out: it makes no difference whether it exists yet.
-uint64_t mc__memory_hash(void)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < mc__location_count; i++) {
-        const struct mc__location *where = &mc__locations[i];
-        uint64_t hash = (uintptr_t)where->address;
-        for (int j = 1; j < where->count; j++) {
-            hash = mc__mix(hash, mc__store_at(where, j)->hash);
-        }
-        if (where->count > 1) {
-            sum += hash;
-        }
-    }
-    return sum;
-}
-
-uint64_t mc__sc_hash(void)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < mc__location_count; i++) {
-        const struct mc__location *where = &mc__locations[i];
-        uint32_t seen = mc__sc.seen[i];
-        int j = where->count - 1;
-        while (j > 0 && mc__store_at(where, j)->at > seen) {
-            j--;
-        }
-        if (j > 0) {
-            sum += mc__mix((uintptr_t)where->address, mc__store_at(where, j)->hash);
-        }
-    }
-    return sum;
 }

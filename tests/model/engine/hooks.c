@@ -39,40 +39,40 @@ PLAIN_OF_SIZE(8)
 PLAIN_OF_SIZE(16)
 
 #define RMW(bits, type, name, kind)                                                                \
-    type __tsan_atomic##bits##_##name(volatile type *address, type operand, int order);            \
-    type __tsan_atomic##bits##_##name(volatile type *address, type operand, int order)             \
+    type mc__hook##bits##_##name(volatile type *address, type operand, int order);                 \
+    type mc__hook##bits##_##name(volatile type *address, type operand, int order)                  \
     {                                                                                              \
         CALLED();                                                                                  \
         return (type)mc__rmw(address, sizeof(type), operand, order, kind);                         \
     }
 
 #define CAS(bits, type, name, is_weak)                                                             \
-    int __tsan_atomic##bits##_compare_exchange_##name(volatile type *address, type *expected,      \
-                                                      type desired, int success, int failure);     \
-    int __tsan_atomic##bits##_compare_exchange_##name(volatile type *address, type *expected,      \
-                                                      type desired, int success, int failure)      \
+    int mc__hook##bits##_cas_##name(volatile type *address, type *expected, type desired,          \
+                                    int success, int failure);                                     \
+    int mc__hook##bits##_cas_##name(volatile type *address, type *expected, type desired,          \
+                                    int success, int failure)                                      \
     {                                                                                              \
         CALLED();                                                                                  \
         return mc__cas(address, sizeof(type), expected, desired, success, failure, is_weak);       \
     }
 
 #define LOAD_AND_STORE(bits, type)                                                                 \
-    type __tsan_atomic##bits##_load(const volatile type *address, int order);                      \
-    type __tsan_atomic##bits##_load(const volatile type *address, int order)                       \
+    type mc__hook##bits##_load(const volatile type *address, int order);                           \
+    type mc__hook##bits##_load(const volatile type *address, int order)                            \
     {                                                                                              \
         CALLED();                                                                                  \
         return (type)mc__load(address, sizeof(type), order);                                       \
     }                                                                                              \
-    void __tsan_atomic##bits##_store(volatile type *address, type value, int order);               \
-    void __tsan_atomic##bits##_store(volatile type *address, type value, int order)                \
+    void mc__hook##bits##_store(volatile type *address, type value, int order);                    \
+    void mc__hook##bits##_store(volatile type *address, type value, int order)                     \
     {                                                                                              \
         CALLED();                                                                                  \
         mc__store(address, sizeof(type), value, order);                                            \
     }                                                                                              \
-    type __tsan_atomic##bits##_compare_exchange_val(volatile type *address, type expected,         \
-                                                    type desired, int success, int failure);       \
-    type __tsan_atomic##bits##_compare_exchange_val(volatile type *address, type expected,         \
-                                                    type desired, int success, int failure)        \
+    type mc__hook##bits##_cas_val(volatile type *address, type expected, type desired,             \
+                                  int success, int failure);                                       \
+    type mc__hook##bits##_cas_val(volatile type *address, type expected, type desired,             \
+                                  int success, int failure)                                        \
     {                                                                                              \
         CALLED();                                                                                  \
         mc__cas(address, sizeof(type), &expected, desired, success, failure, false);               \
@@ -96,8 +96,8 @@ ATOMIC(16, uint16_t)
 ATOMIC(32, uint32_t)
 ATOMIC(64, uint64_t)
 
-void __tsan_atomic_thread_fence(int order);
-void __tsan_atomic_thread_fence(int order)
+void mc__hook_fence(int order);
+void mc__hook_fence(int order)
 {
     CALLED();
     mc__fence(order);

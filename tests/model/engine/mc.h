@@ -35,9 +35,6 @@ extern const struct mc_model mc_models[];
 // so far the new thread then sees.
 int mc_thread(void (*fn)(void *), void *arg);
 
-// Blocks until thread `id` ended; everything it did happened before.
-void mc_join(int id);
-
 // Ends the execution with a failure. Does not return.
 _Noreturn void mc_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -114,7 +114,6 @@ static void take_in(struct mc__location *where, const struct mc__store *store, i
     self->now.seen[location] = store->at;
     agree(location, store->at, order);
     watch(location, store->at);
-    mc__observe(store->hash);
     if (!store->carries_view) {
         return;
     }
@@ -131,15 +130,13 @@ static void give_out(struct mc__location *where, struct mc__store *store, uint64
     struct mc__thread *self = mc__self();
     int location = mc__location_index(where);
     store->value = truncate_to(value, where->size);
-    mc__observe(store->value);
-    store->hash = self->history;
     self->now.seen[location] = store->at;
     agree(location, store->at, order);
     watch(location, store->at);
     if (is_release(order)) {
         store->view = self->now;
         store->carries_view = true;
-        self->now.clock[mc__me]++;
+        mc__tick();
     } else if (self->has_released) {
         store->view = self->released;
         store->view.seen[location] = store->at;
@@ -343,7 +340,6 @@ bool mc__cas(volatile void *address, unsigned size, void *expected, uint64_t des
         modify(where, option.index, desired, success);
     } else {
         take_in(where, mc__store_at(where, option.index), failure);
-        mc__observe(old == wanted);
         if (old == wanted) {
             self->spurious_left--;
         }
@@ -377,12 +373,11 @@ void mc__fence(int order)
     if (order == __ATOMIC_SEQ_CST) {
         mc__view_join_seen(&self->now, &mc__sc);
         mc__view_join_seen(&mc__sc, &self->now);
-        mc__observe(mc__sc_hash());
     }
     if (is_release(order)) {
         self->released = self->now;
         self->has_released = true;
-        self->now.clock[mc__me]++;
+        mc__tick();
     }
     MC__TRACE("fence (%s)", mc__order_text(order));
 }

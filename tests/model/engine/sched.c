@@ -143,22 +143,6 @@ static void report_stuck(void)
     mc_fail("%s: %s", spins ? "livelock" : "deadlock (lost wake-up)", text);
 }
 
-static uint64_t state_hash(bool voluntary)
-{
-    uint64_t sum = mc__memory_hash() + mc__mix(mc__sc_hash(), 1) + mc__mix(mc__world_hash(), 2);
-    for (int i = 0; i < mc__thread_count; i++) {
-        const struct mc__thread *thread = &mc__threads[i];
-        uint64_t masks = 0;
-        if (thread->has_spun) {
-            masks = (uint64_t)thread->must_run_first << 16 | (uint64_t)thread->ran_since << 8 |
-                    thread->runnable_since;
-        }
-        uint64_t hash = mc__mix(thread->history, masks << 8 | thread->status);
-        sum += mc__mix(hash, (uintptr_t)thread->blocked_on + (uint64_t)i);
-    }
-    return mc__mix(sum, (uint64_t)(mc__me + 1) << 1 | voluntary);
-}
-
 static int pick(unsigned enabled, bool voluntary)
 {
     bool could_stay = !voluntary && mc__me != MC__ALONE && (enabled & bit(mc__me)) != 0;
@@ -183,6 +167,19 @@ static int pick(unsigned enabled, bool voluntary)
     return next;
 }
 
+static void look_for_state(bool voluntary)
+{
+    uint64_t state = mc__state_hash(voluntary);
+    bool is_known = mc__is_replaying() || mc__visited_before(state, (unsigned)preemptions);
+    if (is_known && mc__path_has(state)) {
+        mc_fail("livelock: the execution goes round in a circle");
+    }
+    if (is_known && !mc__is_replaying()) {
+        end_execution(MC__PRUNED);
+    }
+    mc__path_add(state, mc__choices_made());
+}
+
 // Chooses a thread and runs it; returns when the caller's turn has come again.
 static void reschedule(bool voluntary)
 {
@@ -195,8 +192,8 @@ static void reschedule(bool voluntary)
         }
         end_execution(MC__FINISHED);
     }
-    if (mc__choices_are_new() && mc__visited_before(state_hash(voluntary), (unsigned)preemptions)) {
-        end_execution(MC__PRUNED);
+    if (mc__choices_are_new() || mc__is_replaying()) {
+        look_for_state(voluntary);
     }
     int next = pick(may_run(candidates), voluntary);
     note_turn(next, candidates);
@@ -208,16 +205,29 @@ static void reschedule(bool voluntary)
     mc__switch(save, mc__self()->stack_pointer);
 }
 
+static void take_step(enum mc__phase phase)
+{
+    if (++steps > max_steps) {
+        mc_fail("livelock: no end after %llu steps", (unsigned long long)max_steps);
+    }
+    mc__self()->phase = phase;
+    mc__self()->entry = mc__entry;
+}
+
+void mc__tick(void)
+{
+    if (mc__self()->now.clock[mc__me]++ == MC__MAX_STEPS) {
+        mc_fail("livelock: more than %d releases by one thread", MC__MAX_STEPS);
+    }
+}
+
 void mc__point(void)
 {
     if (mc__me == MC__ALONE) {
         return;
     }
-    if (++steps > max_steps) {
-        mc_fail("livelock: no end after %llu steps", (unsigned long long)max_steps);
-    }
+    take_step(MC__AT_POINT);
     reschedule(false);
-    mc__observe(0x73746570); // that the thread got this far is part of the state
 }
 
 void mc__block(const void *on, const char *in)
@@ -226,26 +236,24 @@ void mc__block(const void *on, const char *in)
     self->status = MC__BLOCKED;
     self->blocked_on = on;
     self->blocked_in = in;
+    self->phase = MC__IN_BLOCK;
     reschedule(true);
 }
 
 void mc__rest(void)
 {
     struct mc__thread *self = mc__self();
-    if (++steps > max_steps) {
-        mc_fail("livelock: no end after %llu steps", (unsigned long long)max_steps);
-    }
+    take_step(MC__IN_REST);
     unsigned others = could_run() & ~bit(mc__me);
-    if (self->has_spun) {
+    if (self->rests > 0) {
         self->must_run_first = self->runnable_since & (uint8_t)~self->ran_since;
     }
-    self->has_spun = true;
+    self->rests = self->rests == 0 ? 1 : 2;
     self->runnable_since = (uint8_t)others;
     self->ran_since = 0;
     self->status = MC__SPINNING;
     reschedule(true);
     self->status = MC__READY;
-    mc__observe(0x72657374);
 }
 
 static void thread_entry(void)
@@ -254,13 +262,6 @@ static void thread_entry(void)
     self->fn(self->arg);
     MC__TRACE("ends");
     self->status = MC__ENDED;
-    for (int i = 0; i < mc__thread_count; i++) {
-        struct mc__thread *joiner = &mc__threads[i];
-        if (joiner->status == MC__BLOCKED && joiner->blocked_on == self) {
-            joiner->status = MC__READY;
-            joiner->blocked_on = NULL;
-        }
-    }
     reschedule(true);
     abort();
 }
@@ -274,29 +275,14 @@ int mc_thread(void (*fn)(void *), void *arg)
     struct mc__thread *thread = &mc__threads[id];
     *thread = (struct mc__thread){ .fn = fn, .arg = arg, .status = MC__READY };
     thread->spurious_left = spurious_failures;
-    thread->history = (uint64_t)id + 1;
     if (mc__me != MC__ALONE) {
         thread->now = mc__self()->now;
-        thread->history = mc__mix(mc__self()->history, (uint64_t)id + 1);
-        mc__self()->now.clock[mc__me]++;
+        mc__tick();
     }
     thread->now.clock[id] = 1;
     thread->stack_pointer = prepare(id, thread_entry);
     mc__frames_start(id);
     return id;
-}
-
-void mc_join(int id)
-{
-    mc__called_from(__builtin_return_address(0));
-    struct mc__thread *child = &mc__threads[id];
-    mc__point();
-    if (child->status != MC__ENDED) {
-        mc__block(child, "mc_join");
-    }
-    mc__view_join(&mc__self()->now, &child->now);
-    mc__observe(child->history);
-    MC__TRACE("joined T%d", id);
 }
 
 // One execution.
@@ -320,6 +306,8 @@ enum mc__outcome mc__run_execution(const struct mc_model *model, int bound)
     mc__history_reset();
     mc__shadow_reset();
     mc__world_reset();
+    mc__state_reset();
+    mc__path_rewind(mc__choices_repeated());
     mc__trace_reset();
     mc__thread_count = 0;
     preemptions = 0;

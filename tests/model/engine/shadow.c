@@ -22,6 +22,7 @@ struct granule {
 };
 
 static struct granule table[TABLE_SIZE];
+static struct granule *touched[TABLE_SIZE]; // in this execution
 static uint64_t execution = 1;
 static int used;
 
@@ -54,9 +55,10 @@ static struct granule *granule_of(const void *address)
     for (;; i = (i + 1) % TABLE_SIZE) {
         struct granule *granule = &table[i];
         if (granule->execution != execution) {
-            if (++used == TABLE_SIZE) {
+            if (used == TABLE_SIZE - 1) {
                 mc_fail("model too big: it touches more than %d bytes", TABLE_SIZE * GRANULE);
             }
+            touched[used++] = granule;
             *granule = (struct granule){ .key = key, .execution = execution };
             return granule;
         }
@@ -208,24 +210,64 @@ static void visit_allow(struct granule *granule, unsigned from, unsigned to)
 }
 
 // Both are points where others may run: the order of a death and a late access decides.
-void mc_forbid(const void *start, size_t size_bytes)
+void mc__forbid(const void *start, size_t size_bytes)
 {
     mc__called_from(__builtin_return_address(0));
     mc__point();
     MC__TRACE("%s dies (%zu bytes)", mc__address_text(start), size_bytes);
     walk(start, size_bytes, visit_forbid);
-    if (mc__me != MC__ALONE) {
-        mc__observe((uintptr_t)start);
-    }
 }
 
-void mc_allow(const void *start, size_t size_bytes)
+void mc__allow(const void *start, size_t size_bytes)
 {
     mc__called_from(__builtin_return_address(0));
     mc__point();
     MC__TRACE("%s lives again (%zu bytes)", mc__address_text(start), size_bytes);
     walk(start, size_bytes, visit_allow);
-    if (mc__me != MC__ALONE) {
-        mc__observe((uintptr_t)start);
+}
+
+// The last accesses of one kind by one thread, as far as somebody does not know of them.
+static uint64_t hash_row(int thread, const uint16_t *row)
+{
+    uint64_t ranks = 0;
+    for (int i = 0; i < GRANULE; i++) {
+        ranks = ranks << 8 | (row[i] == 0 ? 0 : mc__clock_rank(thread, row[i]));
     }
+    return ranks;
+}
+
+static uint64_t hash_granule(const struct granule *granule)
+{
+    uintptr_t start = granule->key * GRANULE;
+    int owner = mc__stack_owner((const void *)start);
+    if (owner >= 0 && mc__is_dead_frame(owner, start)) {
+        return 0;
+    }
+    uint64_t hash = granule->forbidden;
+    // Live stacks are hashed as a whole, atomic locations store by store.
+    if (owner < 0) {
+        for (int i = 0; i < GRANULE; i++) {
+            hash = hash << 7 ^
+                   (granule->location[i] == 0 ? *(const uint8_t *)(start + (unsigned)i) : 0);
+        }
+    }
+    for (int t = 0; t < mc__thread_count; t++) {
+        if (mc__clock_rank(t, granule->latest[t]) == 0) {
+            continue;
+        }
+        for (int kind = 0; kind < KINDS; kind++) {
+            uint64_t ranks = hash_row(t, granule->last[kind][t]);
+            hash = ranks != 0 ? mc__mix(hash, ranks ^ (unsigned)(t * KINDS + kind)) : hash;
+        }
+    }
+    return hash == 0 ? 0 : mc__mix(granule->key, hash);
+}
+
+uint64_t mc__shadow_hash(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < used; i++) {
+        sum += hash_granule(touched[i]);
+    }
+    return sum;
 }

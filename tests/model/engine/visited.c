@@ -1,10 +1,6 @@
-// visited.c - states that need not be explored twice.
+// visited.c - the states that were explored already, and those on the way to the present one.
 //
-// Two interleavings that differ only in the order of independent operations meet in one state, and
-// everything after it is the same. The state's hash covers what the future depends on: each
-// thread's history (a hash of all it observed, where a store is named by its writer's history),
-// the modification orders, what SC fences agreed on, who sleeps where, and who runs. Fewer
-// preemptions used so far allow more futures, so the least number seen is kept with the state.
+// Fewer preemptions used so far allow more futures, so the least number seen is kept with a state.
 //
 // Two different states with one 61-bit hash would hide executions: with ten million states the
 // chance is about one in forty thousand, and random mode does not use this table.
@@ -78,5 +74,39 @@ bool mc__visited_before(uint64_t state, unsigned preemptions)
         used++;
     }
     *slot = key | preemptions;
+    return false;
+}
+
+// The way: states of the present execution, with the number of choices made before each. The part
+// that repeats the execution before keeps its states.
+
+static struct {
+    uint64_t state;
+    int choices;
+} path[MC__MAX_STEPS];
+static int path_length;
+
+void mc__path_rewind(int choices)
+{
+    while (path_length > 0 && path[path_length - 1].choices >= choices) {
+        path_length--;
+    }
+}
+
+void mc__path_add(uint64_t state, int choices)
+{
+    if (path_length < MC__MAX_STEPS) {
+        path[path_length].state = state;
+        path[path_length++].choices = choices;
+    }
+}
+
+bool mc__path_has(uint64_t state)
+{
+    for (int i = 0; i < path_length; i++) {
+        if (path[i].state == state) {
+            return true;
+        }
+    }
     return false;
 }

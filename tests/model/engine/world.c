@@ -22,8 +22,8 @@ enum { MAX_OBJECTS = 16, ARENA_BYTES = 64 * 1024, MAX_BLOCKS = 64 };
 struct object {
     const void *key;
     bool has_token;
+    bool was_woken;
     struct mc__view woken; // joined views of the wakers
-    uint64_t hash;
 };
 
 static struct object objects[MAX_OBJECTS];
@@ -44,13 +44,23 @@ void mc__world_reset(void)
     block_count = 0;
 }
 
+void mc__world_views(void (*visit)(const struct mc__view *view))
+{
+    for (int i = 0; i < object_count; i++) {
+        if (objects[i].was_woken) {
+            visit(&objects[i].woken);
+        }
+    }
+}
+
 uint64_t mc__world_hash(void)
 {
     uint64_t sum = arena_used;
     for (int i = 0; i < object_count; i++) {
         const struct object *object = &objects[i];
-        if (object->hash != 0 || object->has_token) {
-            sum += mc__mix((uintptr_t)object->key, object->hash + object->has_token);
+        uint64_t woken = object->was_woken ? mc__view_hash(&object->woken) : 0;
+        if (woken != 0 || object->has_token) {
+            sum += mc__mix((uintptr_t)object->key, woken << 1 | object->has_token);
         }
     }
     return sum;
@@ -74,8 +84,8 @@ int mc_choose(int n)
 {
     mc__called_from(__builtin_return_address(0));
     int choice = mc__choice(n);
-    if (mc__me != MC__ALONE) {
-        mc__observe((uint64_t)choice);
+    if (mc__me == MC__ALONE) {
+        mc__state_note_choice(choice);
     }
     if (n > 1) {
         MC__TRACE("chooses %d of %d", choice, n);
@@ -90,13 +100,12 @@ bool mc__spurious(void)
         return false;
     }
     self->spurious_left--;
-    mc__observe(0x73707572);
     return true;
 }
 
 // Futex and event.
 
-int mc_futex_wait(const void *word, uint32_t expected)
+int mc__futex_wait(const void *word, uint32_t expected)
 {
     mc__called_from(__builtin_return_address(0));
     mc__point();
@@ -131,16 +140,15 @@ static void wake_up(struct mc__thread *thread)
     thread->status = MC__READY;
     thread->blocked_on = NULL;
     mc__view_join(&thread->now, &mc__self()->now); // W2
-    thread->history = mc__mix(thread->history, mc__self()->history);
 }
 
-int mc_futex_wake(const void *word, int count)
+int mc__futex_wake(const void *word, int count)
 {
     mc__called_from(__builtin_return_address(0));
     mc__point();
     struct object *object = object_of(word);
     mc__view_join(&object->woken, &mc__self()->now);
-    object->hash += mc__self()->history;
+    object->was_woken = true;
     int woken = 0;
     int sleepers[MC__THREADS];
     for (; woken < count; woken++) {
@@ -150,13 +158,12 @@ int mc_futex_wake(const void *word, int count)
         }
         wake_up(&mc__threads[sleepers[mc__choice(sleeping)]]); // W3
     }
-    mc__observe((uint64_t)woken);
-    mc__self()->now.clock[mc__me]++;
+    mc__tick();
     MC__TRACE("futex wake of %s: %d woken", mc__address_text(word), woken);
     return woken;
 }
 
-void mc_event_set(const void *event)
+void mc__event_set(const void *event)
 {
     mc__called_from(__builtin_return_address(0));
     mc__point();
@@ -173,12 +180,11 @@ void mc_event_set(const void *event)
     thread->blocked_on = NULL;
 }
 
-int mc_event_wait(const void *event)
+int mc__event_wait(const void *event)
 {
     mc__called_from(__builtin_return_address(0));
     mc__point();
     struct object *object = object_of(event);
-    mc__observe(object->has_token);
     if (object->has_token) {
         MC__TRACE("takes event %s", mc__address_text(event));
         object->has_token = false;
@@ -213,9 +219,10 @@ bool mc__has_news(const struct mc__thread *thread)
     return thread->watched_count == 0;
 }
 
-// The next round of the loop sees one of the news, or it would be the same round again. Only the
-// next store is forced on it, and only of one location: what else is new may still arrive late.
-void mc_relax(void)
+// The next round of the loop sees one of the news, or it would be the same round again. The first
+// time only the next store is forced on it, and only of one location: what else is new may still
+// arrive late. After that it is the newest one: stores become visible in finite time.
+void mc__relax(void)
 {
     mc__called_from(__builtin_return_address(0));
     if (mc__me == MC__ALONE) {
@@ -236,13 +243,12 @@ void mc_relax(void)
         int location = self->watched[chosen].location;
         const struct mc__location *where = &mc__locations[location];
         int next = where->count - 1;
-        while (mc__store_at(where, next - 1)->at > self->watched[chosen].at) {
+        while (self->rests == 1 && mc__store_at(where, next - 1)->at > self->watched[chosen].at) {
             next--;
         }
         if (self->now.seen[location] < mc__store_at(where, next)->at) {
             self->now.seen[location] = mc__store_at(where, next)->at;
         }
-        mc__observe(mc__store_at(where, next)->hash);
     }
     self->watched_count = 0;
 }
@@ -262,18 +268,15 @@ void *mc_alloc(size_t size_bytes)
     for (size_t i = 0; i < size_bytes; i++) {
         block[i] = 0;
     }
-    if (mc__me != MC__ALONE) {
-        mc__observe((uintptr_t)block);
-    }
     return block;
 }
 
-void mc_free(void *block)
+void mc__free(void *block)
 {
     mc__called_from(__builtin_return_address(0));
     for (int i = 0; i < block_count; i++) {
         if (blocks[i].start == block) {
-            mc_forbid(block, blocks[i].size);
+            mc__forbid(block, blocks[i].size);
             return;
         }
     }
