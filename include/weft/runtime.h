@@ -17,7 +17,8 @@ struct weft_allocator {
 };
 
 /// Where stacks come from: address space in large aligned pieces, readable, writable, zeroed and
-/// lazily committed. Called from any thread; a piece is given back when its runtime is destroyed.
+/// lazily committed. Called from any thread, but must not call weft; a piece is given back when its
+/// runtime is destroyed.
 struct weft_stack_provider {
     int (*map)(void *ctx, void **base, size_t size_bytes, size_t align); ///< 0 or negative errno
     void (*unmap)(void *ctx, void *base, size_t size_bytes);

@@ -150,7 +150,7 @@ int weft_run(weft_fn fn, void *arg, const struct weft_options *options)
     }
     struct weft_attr attr = WEFT_ATTR_INIT;
     attr.name = "main";
-    rc = weft_runtime_spawn_at(&task, runtime, fn, arg, &attr, __FILE__, __LINE__);
+    rc = weft_runtime_spawn_at(&task, runtime, fn, arg, &attr, "weft_run", 0);
     if (rc == 0) {
         rc = weft_join(&result, task, WEFT_FOREVER);
     }

@@ -364,8 +364,7 @@ static int spawn_main(struct sim *sim, weft_fn fn, void *arg)
         .arg = arg,
         .attr = &attr,
         .scope = &sim->runtime->crew.root,
-        .file = __FILE__,
-        .line = __LINE__,
+        .file = "weft_sim_run",
     };
     return weft__spawn(&sim->main, &sim->runtime->crew, NULL, &spawn);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "runtime/runtime.h"
+#include "sched/relay.h"
 #include "task/host.h"
 #include "task/join.h"
 #include "task/local.h"
@@ -83,7 +84,7 @@ int weft_yield(void)
     if (weft__unlikely(task == NULL)) {
         return weft__no_task();
     }
-    return weft__thread_leave(task, WEFT__YIELDED);
+    return weft__relay_yield(task->home, task);
 }
 
 int weft_checkpoint(void)

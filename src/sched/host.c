@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/sys.h"
 #include "sched/crew.h"
+#include "sched/relay.h"
 
 weft_time weft__host_now(struct weft__task *task)
 {
@@ -41,12 +42,12 @@ void weft__host_park(struct weft__task *task, weft_time deadline)
     weft_assert(task->kind == &weft__kind_thread);
     arm_deadline(task, deadline);
     atomic_store_explicit(&task->waits_since, task->home->coarse_now, memory_order_relaxed);
-    (void)weft__thread_leave(task, WEFT__PARKED);
+    (void)weft__relay_park(task->home, task);
 }
 
 void weft__host_yield(struct weft__task *task)
 {
-    (void)weft__thread_leave(task, WEFT__YIELDED);
+    (void)weft__relay_yield(task->home, task);
 }
 
 void weft__deadline_fired(struct weft__timer *timer)

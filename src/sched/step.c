@@ -1,9 +1,8 @@
 // step.c - a carrier is a step function: inbox, tasks for one quantum, timers, poll.
 #include "base/relax.h"
 #include "base/sys.h"
-#include "sched/clock.h"
 #include "sched/park.h"
-#include "task/run.h"
+#include "sched/relay.h"
 
 /// The clock is read once per so many tasks.
 #define TASKS_PER_LOOK WEFT__SIZED(16, 2)
@@ -34,50 +33,57 @@ void weft__carrier_open_inbox(struct weft__carrier *carrier)
     }
 }
 
-/// Fetches what the next two runs will touch: the next task's saved registers, and the control
-/// block after that. With thousands of stacks each of these would otherwise be a cache miss.
-static inline void prefetch_next(const struct weft__carrier *carrier)
+/// How many tasks may run before the loop gets its turn. In the simulator it is drawn, and the step
+/// ends with it: a yield lets other carriers in.
+static inline unsigned relay_length(struct weft__carrier *carrier)
 {
-    struct weft__node *node = carrier->local.head;
-    if (node != NULL) {
-        const struct weft__task *task = weft__container_of(node, struct weft__task, node);
-        weft__context_prefetch(&task->context);
-        __builtin_prefetch((const char *)task + WEFT__LINE, 1);
-        __builtin_prefetch(node->next, 1);
+    if (weft__unlikely(carrier->sim != NULL)) {
+        return 1 + weft__rng_below(&carrier->sim->rng, 4);
     }
+    return TASKS_PER_LOOK;
 }
 
-static inline void run_one(struct weft__carrier *carrier, struct weft__task *task)
+/// Runs a task, and whoever it hands over to, until one comes back. Returns how many ran.
+static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__task *task)
 {
-    carrier->current = task;
-    carrier->slice_end = 0;
-    if (weft__unlikely(carrier->sim != NULL)) {
-        weft__sim_note(carrier->sim, task->id);
+    struct weft__runner *runner = &carrier->runner;
+    unsigned most = relay_length(carrier);
+    carrier->relay_left = most - 1;
+    weft__carrier_turn_to(carrier, task);
+    if (weft__likely(task->kind == &weft__kind_thread)) {
+        int cancelled = weft__thread_enter(task, runner);
+        (void)weft__context_switch(&runner->context, &task->context, cancelled);
+        task = carrier->current; // the one that came back
+        weft__thread_left(task, runner);
+    } else {
+        weft__word_clear_notified(task);
+        weft__future_poll(task);
     }
-    bool ready = weft__run_inlined(task, &carrier->runner);
+    bool ready = weft__task_settle(task, runner);
     carrier->current = NULL;
-    if (ready) {
-        if (weft__likely(task->home == carrier)) {
-            weft__fifo_push(&carrier->local, &task->node);
-        } else {
-            task->sched->ops->on_continue(task->sched, task);
-        }
+    if (ready && weft__likely(task->home == carrier)) {
+        weft__fifo_push(&carrier->local, &task->node);
+    } else if (ready) {
+        task->sched->ops->on_continue(task->sched, task);
     }
+    return most - carrier->relay_left;
 }
 
 static void run_tasks(struct weft__carrier *carrier)
 {
     // coarse_now may have been read by a task, too: one that uses up its slice ends the quantum.
     weft_time quantum_end = carrier->coarse_now + carrier->quantum_ns;
-    for (unsigned ran = 1; carrier->local.head != NULL; ran++) {
+    unsigned ran = 0;
+    while (carrier->local.head != NULL && carrier->coarse_now < quantum_end) {
         struct weft__node *node = weft__fifo_pop(&carrier->local);
-        prefetch_next(carrier);
-        run_one(carrier, weft__container_of(node, struct weft__task, node));
-        if (ran % TASKS_PER_LOOK == 0) {
-            (void)weft__carrier_now(carrier);
-        }
-        if (weft__unlikely(carrier->coarse_now >= quantum_end)) {
+        weft__prefetch_ready(carrier);
+        ran += run_relay(carrier, weft__container_of(node, struct weft__task, node));
+        if (weft__unlikely(carrier->sim != NULL)) {
             return;
+        }
+        if (ran >= TASKS_PER_LOOK) {
+            ran = 0;
+            (void)weft__carrier_now(carrier);
         }
     }
 }

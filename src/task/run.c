@@ -19,8 +19,3 @@ void weft__task_release(struct weft__task *task, struct weft__carrier *carrier)
         task->kind->free(task, carrier);
     }
 }
-
-bool weft__run(struct weft__task *task, struct weft__runner *runner)
-{
-    return weft__run_inlined(task, runner);
-}

@@ -17,34 +17,36 @@
 /// Calls that complete at once and charge the budget get this many before they yield.
 #define WEFT__BUDGET WEFT__SIZED(128, 3)
 
-/// Switches onto the stack of a virtual thread until it parks, yields or ends. errno belongs to the
-/// OS thread, so it is exchanged here, where that cannot change under us.
-static inline void weft__thread_run(struct weft__task *task, struct weft__runner *runner)
+/// Before a switch to a virtual thread. errno and the C++ runtime's state belong to the OS thread, so
+/// they are exchanged here and in weft__thread_left(). Returns what the thread's own switch returns:
+/// -ECANCELED if it must stop, else 0.
+static inline int weft__thread_enter(struct weft__task *task, struct weft__runner *runner)
 {
+    weft__word_clear_notified(task);
+    task->budget = WEFT__BUDGET;
     task->started = true;
     task->movable = task->migratable;
     task->return_to = &runner->context;
     *runner->errno_at = task->saved_errno;
     weft__cxx_enter(runner->cxx, &task->cxx);
-    int cancelled = weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
-    (void)weft__context_switch(&runner->context, &task->context, cancelled);
+    return weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
+}
+
+/// After the switch away from it, or right before.
+static inline void weft__thread_left(struct weft__task *task, struct weft__runner *runner)
+{
     weft__cxx_leave(runner->cxx, &task->cxx);
     task->saved_errno = *runner->errno_at;
 }
 
-static inline bool weft__run_inlined(struct weft__task *task, struct weft__runner *runner)
+/// Settles a task that came back to the loop. True: it is still ready, the caller queues it.
+static inline bool weft__task_settle(struct weft__task *task, struct weft__runner *runner)
 {
-    weft__word_clear_notified(task);
-    task->budget = WEFT__BUDGET;
-    if (weft__likely(task->kind == &weft__kind_thread)) {
-        weft__thread_run(task, runner);
-    } else {
-        weft__future_poll(task);
-    }
     switch ((enum weft__verdict)task->verdict) {
     case WEFT__YIELDED: return true;
     case WEFT__PARKED:
         return !weft__word_park(task); // once parked, another thread may run it already
+    case WEFT__SETTLED: return false;
     case WEFT__ENDED: weft__task_end(task, runner->carrier); return false;
     }
     return false;

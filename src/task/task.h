@@ -1,6 +1,7 @@
 // task.h - what a scheduler runs: the control block, its state word, and who may touch what.
 //
-//   T1  Only weft__wake() makes a task runnable; only weft__run() runs one.
+//   T1  Only weft__wake() makes a task runnable; only a carrier's
+//       step, or a thread that hands over in it (sched/relay.h), runs one.
 //   T2  A task is in at most one lane, and only while ACTIVE and not running.
 //   T3  A control block is type-stable: a late wake may look at the word of a task that has ended,
 //       or whose block another task uses by now. The first finds DONE or zero and does nothing, the
@@ -69,8 +70,9 @@ struct weft_scheduler {
 
 /// Why a task stopped running.
 enum weft__verdict {
-    WEFT__YIELDED,
-    WEFT__PARKED,
+    WEFT__YIELDED, ///< is to be queued again
+    WEFT__PARKED,  ///< is to become IDLE
+    WEFT__SETTLED, ///< is IDLE, or elsewhere, already: hands off
     WEFT__ENDED,
 };
 
@@ -143,10 +145,6 @@ struct weft__runner {
     struct weft__cxx *cxx;         // its exception state, likewise
     struct weft__carrier *carrier; // NULL: not a carrier
 };
-
-/// Runs an ACTIVE task and settles its state afterwards. True: it is still ready, the caller queues
-/// it again. The inlined form is in run.h.
-bool weft__run(struct weft__task *task, struct weft__runner *runner);
 
 /// Polls a future once and sets its verdict.
 void weft__future_poll(struct weft__task *task);

@@ -152,7 +152,6 @@ TEST(promise_1_no_wakeup_is_lost)
     for (int i = 0; i < WAKERS; i++) {
         CHECK_EQ(pthread_create(&threads[i], NULL, wake_many, &published[i]), 0);
     }
-    uint64_t parks = 0;
     for (;;) {
         weft__word_clear_notified(&task);
         if (seen() == WAKERS * each) {
@@ -161,7 +160,6 @@ TEST(promise_1_no_wakeup_is_lost)
         if (!weft__word_park(&task)) {
             continue;
         }
-        parks++;
         CHECK_EQ(sem_wait(&queue), 0); // a lost wake-up stays here for ever
         int waiting;
         CHECK_EQ(sem_getvalue(&queue, &waiting), 0);
@@ -173,7 +171,6 @@ TEST(promise_1_no_wakeup_is_lost)
     }
     CHECK(weft__word_end(&task));
     CHECK_EQ(weft__word_peek(&task), 0u);
-    CHECK_GT(parks, 0u);
 }
 
 static atomic_int freed;
