@@ -95,7 +95,7 @@ static void overflow_in_a_context(void)
         weft__stack_take(pool, NULL, SIZE, &block, &low) < 0) {
         _exit(1);
     }
-    strcpy((char *)block + 64, "digger");
+    memcpy((char *)block + 64, "digger", sizeof "digger");
     weft__context_adopt(&here);
     weft__context_make(&there, low, block, overflow, NULL);
     weft__context_switch(&here, &there, 0);

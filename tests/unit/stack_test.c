@@ -63,9 +63,7 @@ static bool readable(const void *address)
 {
     int fd = weft__sys_eventfd(0);
     CHECK_OK(fd);
-    const char *at = (const char *)((uintptr_t)address & ~(uintptr_t)7);
-    uint64_t word[2] = { 0, 0 }; // the eventfd refuses UINT64_MAX, which stale memory may hold
-    int rc = weft__sys_write_all(fd, at, sizeof word[0]);
+    int rc = weft__sys_write_all(fd, (const char *)((uintptr_t)address & ~(uintptr_t)7), 8);
     weft__sys_close(fd);
     return rc != -EFAULT;
 }
@@ -220,6 +218,23 @@ TEST(only_one_size_is_cached)
     give(pool, &cache, large);
     CHECK_EQ(cache.count, 1);
     CHECK_EQ(take(pool, &cache, 4 * DEFAULT_SIZE).block, large.block);
+    weft__stack_pool_destroy(pool);
+}
+
+TEST(the_cached_size_may_be_given_in_advance)
+{
+    struct weft__stack_config config = {
+        .block_bytes = BLOCK_BYTES,
+        .cache_slots = 8,
+        .default_bytes = DEFAULT_SIZE,
+    };
+    struct weft__stack_pool *pool;
+    struct weft__stack_cache cache = { 0 };
+    CHECK_OK(weft__stack_pool_create(&pool, &config));
+    give(pool, &cache, take(pool, &cache, 2 * DEFAULT_SIZE));
+    CHECK_EQ(cache.count, 0);
+    give(pool, &cache, take(pool, &cache, DEFAULT_SIZE));
+    CHECK_EQ(cache.count, 1);
     weft__stack_pool_destroy(pool);
 }
 
@@ -389,9 +404,12 @@ static void *take_and_give(void *arg)
         if (slot->block == NULL) {
             *slot = take(crowd->pool, test_random(&seed) % 4 == 0 ? NULL : &cache,
                          test_random(&seed) % 8 == 0 ? 2 * DEFAULT_SIZE : DEFAULT_SIZE);
-            memcpy(slot->block + 64, &slot, sizeof slot);
+            uintptr_t owner = (uintptr_t)slot;
+            memcpy(slot->block + 64, &owner, sizeof owner);
         } else {
-            CHECK_EQ(memcmp(slot->block + 64, &slot, sizeof slot), 0);
+            uintptr_t owner;
+            memcpy(&owner, slot->block + 64, sizeof owner);
+            CHECK_EQ(owner, (uintptr_t)slot);
             give(crowd->pool, test_random(&seed) % 4 == 0 ? NULL : &cache, *slot);
             slot->block = NULL;
         }
