@@ -22,10 +22,15 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/sanitizer.h"
 #include "base/sys.h"
 #include "io/event.h"
 #include "io/token.h"
 #include "io/uring_compat.h"
+
+#if WEFT__TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
 
 enum {
     DEFAULT_ENTRIES = WEFT__SIZED(256, 4),
@@ -209,6 +214,29 @@ static void uring_kick(void *state, void *from)
     }
 }
 
+#if WEFT__TSAN
+static char ring_addresses;
+#endif
+
+// liburing maps and unmaps by bare system calls. The thread sanitizer does not see them, so it has to
+// be told that a ring at the address of an older one comes after that.
+static void unmap_ring(struct uring *u)
+{
+#if WEFT__TSAN
+    __tsan_release(&ring_addresses);
+#endif
+    io_uring_queue_exit(&u->ring);
+}
+
+static int map_ring(struct uring *u, unsigned entries, unsigned flags)
+{
+    int rc = io_uring_queue_init(entries, &u->ring, flags);
+#if WEFT__TSAN
+    __tsan_acquire(&ring_addresses);
+#endif
+    return rc;
+}
+
 /// The best ring this kernel makes. SINGLE_ISSUER binds it to the calling thread.
 static int make_ring(struct uring *u, unsigned entries)
 {
@@ -220,14 +248,14 @@ static int make_ring(struct uring *u, unsigned entries)
     };
     int rc = -EINVAL;
     for (size_t i = 0; i < WEFT__ARRAY_LEN(flags) && rc == -EINVAL; i++) {
-        rc = io_uring_queue_init(entries, &u->ring, flags[i] | IORING_SETUP_CLAMP);
+        rc = map_ring(u, entries, flags[i] | IORING_SETUP_CLAMP);
     }
     if (rc < 0) {
         return rc;
     }
     unsigned features = u->ring.features;
     if ((features & IORING_FEAT_EXT_ARG) == 0) { // before 5.11
-        io_uring_queue_exit(&u->ring);
+        unmap_ring(u);
         return -ENOSYS;
     }
     u->ring_fd = u->ring.ring_fd;
@@ -290,7 +318,7 @@ static int uring_open(void **state, const struct weft__driver_config *config)
     return 0;
 
 exit_ring:
-    io_uring_queue_exit(&u->ring);
+    unmap_ring(u);
 close_event:
     weft__sys_close(u->event_fd);
 free_state:
@@ -301,7 +329,7 @@ free_state:
 static void uring_close(void *state)
 {
     struct uring *u = state;
-    io_uring_queue_exit(&u->ring);
+    unmap_ring(u);
     weft__sys_close(u->event_fd);
     weft__free(u->allocator, u, sizeof *u);
 }
