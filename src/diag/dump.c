@@ -1,7 +1,9 @@
 // dump.c - all tasks in words.
 //
-// A visitor holds a reference, so a task's fixed fields are stable while it looks; what changes is
-// read once, without asking the task. The picture is of no single moment.
+// A task may end, and its block be reused, while we look. So a block is copied first and described
+// afterwards, if it was the same task's before and after the copy: its number is unique, is written
+// before the word says "in use", and the word is zeroed before that number can change. The picture is
+// of no single moment.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +14,23 @@
 #include "sched/clock.h"
 
 #define LINE_BYTES 512
+
+/// Copies a block that others may be writing to. Word by word and uninstrumented, because a race
+/// here is the point: a copy that was raced is thrown away.
+__attribute__((noinline, no_sanitize("thread"))) static bool copy_task(struct weft__task *task,
+                                                                       struct weft__task *copy)
+{
+    const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)task;
+    uint64_t *to = (uint64_t *)(void *)copy;
+    uint64_t before = atomic_load_explicit(&task->word, memory_order_acquire) & WEFT__WORD_REFS;
+    for (size_t i = 0; i < sizeof *copy / sizeof *to; i++) {
+        to[i] = from[i];
+    }
+    atomic_thread_fence(memory_order_acquire);
+    uint64_t id = *(volatile uint64_t *)&task->id;
+    uint64_t after = atomic_load_explicit(&task->word, memory_order_relaxed) & WEFT__WORD_REFS;
+    return before != 0 && after != 0 && id == copy->id;
+}
 
 static const char *state_name(uint64_t word, const char *waits_for)
 {
@@ -28,7 +47,7 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : (path != NULL ? path : "?");
 }
 
-static size_t add_wait(struct weft__task *task, char *text, size_t size, weft_time now)
+static size_t add_wait(const struct weft__task *task, char *text, size_t size, weft_time now)
 {
     const char *what = atomic_load_explicit(&task->waits_for, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&task->waits_since, memory_order_relaxed);
@@ -43,7 +62,9 @@ static size_t add_wait(struct weft__task *task, char *text, size_t size, weft_ti
 }
 
 /// `7 "name" thread waiting, sleep for 12 ms, carrier 0, spawned at file.c:12, stack 8192`
-static void describe(struct weft__task *task, char *text, size_t size, weft_time now)
+/// `task` is a copy of what stands at `block`.
+static void describe(const struct weft__task *task, const struct weft__task *block, char *text,
+                     size_t size, weft_time now)
 {
     const char *what = atomic_load_explicit(&task->waits_for, memory_order_relaxed);
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
@@ -56,9 +77,10 @@ static void describe(struct weft__task *task, char *text, size_t size, weft_time
                                  task->home->number, base_name(task->file), task->line);
     }
     if (used < size && task->stack_low != NULL) {
+        const char *high = (const char *)(block + 1);
         (void)snprintf(text + used, size - used, ", stack %" PRId64 " of %zu bytes",
-                       weft_task_stack_used(task),
-                       (size_t)((const char *)task - (const char *)task->stack_low));
+                       weft__stack_touched(task->stack_low, high),
+                       (size_t)((const char *)block - (const char *)task->stack_low));
     }
 }
 
@@ -94,11 +116,12 @@ struct log_dump {
 static void dump_line_to_log(struct weft__task *task, void *arg)
 {
     struct log_dump *dump = arg;
+    struct weft__task copy;
     char line[LINE_BYTES];
-    if (weft_task_done(task)) {
+    if (!copy_task(task, &copy) || weft_task_done(&copy)) {
         return;
     }
-    describe(task, line, sizeof line, runtime_now(dump->runtime, true));
+    describe(&copy, task, line, sizeof line, runtime_now(dump->runtime, true));
     weft__log(&dump->runtime->log, WEFT_LOG_ERROR, "tasks", "%s", line);
 }
 
@@ -118,11 +141,12 @@ struct fd_dump {
 static void dump_line_to_fd(struct weft__task *task, void *arg)
 {
     struct fd_dump *dump = arg;
+    struct weft__task copy;
     char line[LINE_BYTES + 1];
-    if (dump->rc < 0) {
+    if (dump->rc < 0 || !copy_task(task, &copy)) {
         return;
     }
-    describe(task, line, LINE_BYTES, dump->now);
+    describe(&copy, task, line, LINE_BYTES, dump->now);
     size_t length = strlen(line);
     line[length] = '\n';
     dump->rc = weft__sys_write_all(dump->fd, line, length + 1);

@@ -62,7 +62,8 @@ uint32_t weft__fork_generation(void);
 /// Sets the root scope's cause and tells every task there is.
 void weft__runtime_cancel(struct weft__runtime *runtime);
 
-/// Calls visit(task) for every task that has not been freed, holding a reference meanwhile.
+/// Calls visit(task) for every task that has not been freed. It may be freed, and its block reused,
+/// while visit looks at it: type-stable memory is all that is promised.
 void weft__runtime_each_task(struct weft__runtime *runtime,
                              void (*visit)(struct weft__task *task, void *arg), void *arg);
 

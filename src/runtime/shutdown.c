@@ -16,7 +16,6 @@
 #include "base/sys.h"
 #include "runtime/runtime.h"
 #include "sched/park.h"
-#include "task/word.h"
 
 struct visitor {
     void (*visit)(struct weft__task *task, void *arg);
@@ -27,9 +26,8 @@ static int visit_block(void *block, void *arg)
 {
     struct visitor *visitor = arg;
     struct weft__task *task = block;
-    if (weft__word_try_retain(task)) {
+    if ((atomic_load_explicit(&task->word, memory_order_acquire) & WEFT__WORD_REFS) != 0) {
         visitor->visit(task, visitor->arg);
-        weft__task_release(task, NULL);
     }
     return 0;
 }

@@ -31,6 +31,7 @@ void weft__carrier_adopt(struct weft__carrier *carrier)
     carrier->runner.carrier = carrier;
     carrier->runner.errno_at = &errno;
     carrier->runner.cxx = weft__cxx_of_thread();
+    carrier->runner.control = weft__context_control();
 }
 
 WEFT__NOINLINE struct weft__task *weft__task_self(void)

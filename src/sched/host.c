@@ -57,12 +57,15 @@ void weft__deadline_fired(struct weft__timer *timer)
     weft__wake(task);
 }
 
-void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier)
+void weft__host_disarm(struct weft__task *task)
 {
-    struct weft__crew *crew = task->crew;
     if (weft__timer_armed(&task->deadline)) {
         weft__host_timer_set(task, &task->deadline, WEFT_FOREVER);
     }
+}
+
+void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier)
+{
     weft__count(&carrier->counts.ended);
     // No fence: see runtime/shutdown.c, D1.
     if (weft__unlikely(atomic_load_explicit(&crew->stopping, memory_order_relaxed) != 0)) {

@@ -52,7 +52,7 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
     weft__carrier_turn_to(carrier, task);
     if (weft__likely(task->kind == &weft__kind_thread)) {
         int cancelled = weft__thread_enter(task, runner);
-        (void)weft__context_switch(&runner->context, &task->context, cancelled);
+        (void)weft__context_resume(&runner->context, &task->context, cancelled, runner->control);
         task = carrier->current; // the one that came back
         weft__thread_left(task, runner);
     } else {

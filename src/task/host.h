@@ -27,8 +27,11 @@ static inline void weft__charge(struct weft__task *task)
 /// Arms, moves or (WEFT_FOREVER) disarms a timer in the wheel of the running task's home.
 void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when);
 
-/// Counts the end of a task that ran on `carrier`; the task's fields are still valid.
-void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier);
+/// Takes the deadline of an ending task out of the wheel.
+void weft__host_disarm(struct weft__task *task);
+
+/// Counts the end of a task of `crew` that ran on `carrier`.
+void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier);
 
 /// Small memory from the allocator of the task's runtime; zeroed, or NULL.
 void *weft__host_alloc(struct weft__task *task, size_t size_bytes);

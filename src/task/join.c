@@ -1,25 +1,32 @@
 // join.c - a task ends while others begin to wait for that.
 //
-// `joiners` is a stack of waits, or CLOSED once the task has ended:
+// `joiners` is a stack of waits, or CLOSED once somebody has taken it for good:
 //
 //     joiner                              the end
-//     push the wait, unless CLOSED        result is written
-//     block                               take the stack and leave CLOSED
-//     late: unlink the wait, unless       complete each wait, then give the reference back
+//     DONE? take the result               result is written
+//     push the wait                       word: ACTIVE -> DONE, remember JOINED
+//     word: set JOINED unless DONE        if JOINED: take the stack, leave CLOSED,
+//     block                                  complete each wait
+//     late: unlink the wait, unless
 //           CLOSED, and leave
 //
-//   J1  Whoever takes a wait off the stack owns it: the end completes it, or the late joiner leaves
+//   J1  Either the joiner's RMW on the word sees DONE, or the end's RMW sees JOINED. A joiner that
+//       sees DONE after it has pushed closes the stack itself and completes whoever else is on it.
+//   J2  Whoever takes a wait off the stack owns it: the end completes it, or the late joiner leaves
 //       with it. Nobody else touches it, so completing is a plain store, and the last touch.
-//   J2  Unlinking sets LOCKED on the head for a few instructions, during which nobody pushes or
+//   J3  Unlinking sets LOCKED on the head for a few instructions, during which nobody pushes or
 //       takes. Only a joiner that is late does that.
-//   J3  `result` is written before CLOSED is published and read after it was seen, or after the
-//       wait was completed.
+//   J4  `result` is written before DONE is published and read after DONE was seen, or after the wait
+//       was completed.
+//   J5  A joiner holds a reference. So the end may give its own back in the same step that says
+//       DONE, and still look at the stack if it saw JOINED.
 //
 // The order at the end matters: first the scope learns of a failure (it is still open, because this
-// child is still counted), then joiners wake, then the child is no longer counted and the scope may
-// vanish, then the word says DONE and the block may be reused.
+// child is still counted), then the task is DONE, then joiners wake, then the child is no longer
+// counted and the scope may vanish, then the block may be reused.
 //
-// Rejected: a lock per task around a list (three more RMWs per join).
+// Rejected: a lock per task around a list (three more RMWs per join); closing the stack at every end
+// (one more RMW, also where nobody joins).
 // Locks: none. Checked by: tests/model (join/exit), tests/unit/join_test.c.
 #include "task/join.h"
 
@@ -78,31 +85,59 @@ static uintptr_t locked(uintptr_t head, void *arg)
     return head | LOCKED;
 }
 
-static void wake_joiners(struct weft__task *task)
+/// Closes the stack and completes everybody on it but `self`. False if it was closed before.
+static bool close_joiners(struct weft__task *task, struct weft__wait *self)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    if ((word & WEFT__WORD_REFS) == WEFT__WORD_REF) {
-        // Nobody else has a handle, and only the task itself could have made one.
-        atomic_store_explicit(&task->joiners, CLOSED, memory_order_release);
-        return;
-    }
-    struct weft__wait *wait = to_wait(replace_head(task, closed, NULL));
+    uintptr_t head = replace_head(task, closed, NULL);
+    struct weft__wait *wait = head != CLOSED ? to_wait(head) : NULL;
     while (wait != NULL) {
         struct weft__wait *next = wait->next;
-        weft__complete(wait, 0);
+        if (wait != self) {
+            weft__complete(wait, 0);
+        }
         wait = next;
     }
+    return head != CLOSED;
+}
+
+/// A task in the root scope: nothing but joiners knows of it.
+static void end_in_root(struct weft__task *task, struct weft__carrier *carrier)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    bool alone = (word & WEFT__WORD_REFS) == WEFT__WORD_REF; // nobody has a handle or can get one
+    if (!alone) {
+        word = weft__word_end(task, WEFT__WORD_REF);
+        if (word & WEFT__WORD_JOINED) {
+            (void)close_joiners(task, NULL); // J5
+        }
+        alone = (word & WEFT__WORD_REFS) == WEFT__WORD_REF;
+    }
+    if (alone) {
+        atomic_store_explicit(&task->word, 0, memory_order_relaxed);
+        task->kind->free(task, carrier);
+    }
+}
+
+static void end_in_scope(struct weft__task *task, struct weft__carrier *carrier)
+{
+    if (weft__word_end(task, 0) & WEFT__WORD_JOINED) {
+        (void)close_joiners(task, NULL);
+    }
+    weft__scope_leave(task->birth, task);
+    weft__task_release(task, carrier);
 }
 
 void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)
 {
+    struct weft__crew *crew = task->crew;
     weft__scope_settle(task->birth, task->result);
-    wake_joiners(task);
-    weft__scope_leave(task->birth, task);
-    weft__host_ended(task, carrier);
-    if (weft__word_end(task)) {
-        task->kind->free(task, carrier);
+    weft__host_disarm(task);
+    if (task->birth->owner == NULL) {
+        end_in_root(task, carrier);
+    } else {
+        end_in_scope(task, carrier);
     }
+    weft__host_ended(crew, carrier);
 }
 
 struct joining {
@@ -130,13 +165,32 @@ static void give_up(struct weft__wait *wait)
     atomic_store_explicit(&wait->state, WEFT__WAIT_DONE, memory_order_relaxed);
 }
 
+/// Pushes the wait and makes the end look for it. False: the task has ended, and the wait is ours.
+static bool enlist(struct weft__task *task, struct weft__wait *wait)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    if ((word & WEFT__WORD_REFS) == 2 * WEFT__WORD_REF && !(word & WEFT__WORD_JOINED)) {
+        // Ours is the only handle, and the end does not look before it sees JOINED.
+        atomic_store_explicit(&task->joiners, (uintptr_t)wait, memory_order_relaxed);
+    } else if (replace_head(task, pushed, wait) == CLOSED) {
+        return false;
+    }
+    return weft__word_join(task) || !close_joiners(task, wait);
+}
+
+bool weft__task_ended(const struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    return (word & WEFT__WORD_LIFE) == WEFT__WORD_DONE;
+}
+
 int weft__task_join(struct weft__task *task, struct weft__task *self, int *result,
                     weft_time deadline)
 {
     struct joining joining = { .task = task };
     weft__wait_init(&joining.wait, self, WEFT__WAIT_ASK_LATE, "join");
     joining.wait.ask = give_up;
-    if (replace_head(task, pushed, &joining.wait) != CLOSED) {
+    if (!weft__task_ended(task) && enlist(task, &joining.wait)) {
         weft__block(&joining.wait, deadline);
         if (joining.wait.result < 0) {
             return (int)joining.wait.result;
@@ -144,9 +198,4 @@ int weft__task_join(struct weft__task *task, struct weft__task *self, int *resul
     }
     *result = task->result;
     return 0;
-}
-
-bool weft__task_ended(const struct weft__task *task)
-{
-    return atomic_load_explicit(&task->joiners, memory_order_acquire) == CLOSED;
 }

@@ -32,7 +32,7 @@ struct weft__local_value;
 // The state word.
 //
 //      63      32 31        8 7 6          5         4          3           2       1 0
-//     | unused   | refs:24   | | CANCELLED| unused  | DETACHED | LOOK      |NOTIFIED| life |
+//     | unused   | refs:24   | | CANCELLED| JOINED  | DETACHED | LOOK      |NOTIFIED| life |
 //
 // life, with the function behind each arrow (all in word.h):
 //
@@ -47,6 +47,7 @@ struct weft__local_value;
 #define WEFT__WORD_NOTIFIED UINT64_C(0x4)   // woken while ACTIVE: do not park
 #define WEFT__WORD_LOOK UINT64_C(0x8)       // something around the task may be cancelled
 #define WEFT__WORD_DETACHED UINT64_C(0x10)  // nobody has a handle; for dumps
+#define WEFT__WORD_JOINED UINT64_C(0x20)    // somebody waits for the end, or did
 #define WEFT__WORD_CANCELLED UINT64_C(0x40) // weft_task_cancel(): the task as a whole
 #define WEFT__WORD_REF UINT64_C(0x100)
 #define WEFT__WORD_REFS UINT64_C(0xffffff00)
@@ -143,6 +144,7 @@ struct weft__runner {
     struct weft__context context;  // its own, to which virtual threads switch back
     int *errno_at;                 // its errno, which tasks exchange with their own
     struct weft__cxx *cxx;         // its exception state, likewise
+    uint64_t control;              // its floating-point control words
     struct weft__carrier *carrier; // NULL: not a carrier
 };
 

@@ -77,44 +77,44 @@ static inline void weft__word_retain(struct weft__task *task)
     weft_assert((word & WEFT__WORD_REFS) != WEFT__WORD_REFS);
 }
 
-/// Counts one more reference if the block is in use; false if it is free.
-static inline bool weft__word_try_retain(struct weft__task *task)
-{
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
-    while ((word & WEFT__WORD_REFS) != 0) {
-        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word + WEFT__WORD_REF,
-                                                  memory_order_acquire, memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/// Gives a reference back; true if it was the last: the word is zero now and the caller frees.
+/// Gives a reference back; true if it was the last: the word is zero now and the caller frees. Who
+/// holds the only reference needs no RMW, because nobody else can make another.
 static inline bool weft__word_release(struct weft__task *task)
 {
-    uint64_t word = atomic_fetch_sub_explicit(&task->word, WEFT__WORD_REF, memory_order_acq_rel);
-    weft_assert((word & WEFT__WORD_REFS) != 0);
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
-        return false;
+        word = atomic_fetch_sub_explicit(&task->word, WEFT__WORD_REF, memory_order_acq_rel);
+        weft_assert((word & WEFT__WORD_REFS) != 0);
+        if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
+            return false;
+        }
     }
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE);
     atomic_store_explicit(&task->word, 0, memory_order_relaxed);
     return true;
 }
 
-/// The end: ACTIVE to DONE and the task's own reference back, in one step. True if it was the last
-/// reference: the word is zero now and the caller frees.
-static inline bool weft__word_end(struct weft__task *task)
+/// ACTIVE to DONE; returns the word before. With `refs` WEFT__WORD_REF it gives the task's own
+/// reference back in the same step: then only who sees JOINED, or was the last, may touch it again.
+static inline uint64_t weft__word_end(struct weft__task *task, uint64_t refs)
 {
     uint64_t word = atomic_fetch_sub_explicit(
-        &task->word, WEFT__WORD_REF + WEFT__WORD_ACTIVE - WEFT__WORD_DONE, memory_order_acq_rel);
+        &task->word, refs + WEFT__WORD_ACTIVE - WEFT__WORD_DONE, memory_order_acq_rel);
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
     weft_assert((word & WEFT__WORD_REFS) != 0);
-    if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
-        return false;
-    }
-    atomic_store_explicit(&task->word, 0, memory_order_relaxed);
+    return word;
+}
+
+/// Sets JOINED; false if DONE. Either this sees DONE or the end sees JOINED.
+static inline bool weft__word_join(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    do {
+        if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
+                                                    memory_order_release, memory_order_acquire));
     return true;
 }
 

@@ -1,9 +1,10 @@
 // word_test.c - the transitions of a task's state word (task/word.h), alone and under fire.
 #include "support/test.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "task/word.h"
 
@@ -27,7 +28,6 @@ static bool has(uint64_t flag)
 TEST(a_free_block_ignores_everybody)
 {
     CHECK(!weft__word_wake(&task, WEFT__WORD_LOOK | WEFT__WORD_CANCELLED));
-    CHECK(!weft__word_try_retain(&task));
     CHECK_EQ(weft__word_peek(&task), 0u); // and its page stays clean
 }
 
@@ -90,11 +90,11 @@ TEST(the_last_reference_frees)
 {
     weft__word_init(&task, 3, 0);
     weft__word_retain(&task);
-    CHECK(weft__word_try_retain(&task));
+    weft__word_retain(&task);
     CHECK_EQ(refs(), 5u);
     CHECK(!weft__word_release(&task));
     CHECK(!weft__word_wake(&task, WEFT__WORD_LOOK));
-    CHECK(!weft__word_end(&task)); // the task's own
+    CHECK_EQ((weft__word_end(&task, WEFT__WORD_REF) & WEFT__WORD_REFS) / WEFT__WORD_REF, 4u);
     CHECK_EQ(life(), WEFT__WORD_DONE);
     CHECK_EQ(refs(), 3u);
     uint64_t word = weft__word_peek(&task);
@@ -106,12 +106,24 @@ TEST(the_last_reference_frees)
     CHECK_EQ(weft__word_peek(&task), 0u);
 }
 
-TEST(the_end_of_a_detached_task_frees)
+TEST(the_end_may_keep_its_reference)
 {
     weft__word_init(&task, 1, WEFT__WORD_DETACHED);
     CHECK(!weft__word_wake(&task, WEFT__WORD_LOOK | WEFT__WORD_CANCELLED));
-    CHECK(weft__word_end(&task));
+    (void)weft__word_end(&task, 0);
+    CHECK_EQ(life(), WEFT__WORD_DONE);
+    CHECK_EQ(refs(), 1u);
+    CHECK(weft__word_release(&task));
     CHECK_EQ(weft__word_peek(&task), 0u);
+}
+
+TEST(a_join_sees_the_end_or_the_end_sees_the_join)
+{
+    weft__word_init(&task, 2, 0);
+    CHECK(weft__word_join(&task));
+    CHECK((weft__word_end(&task, WEFT__WORD_REF) & WEFT__WORD_JOINED) != 0);
+    CHECK(!weft__word_join(&task));
+    CHECK(weft__word_release(&task));
 }
 
 // Under fire: wakers publish a number and wake; the runner runs as a carrier would and must have
@@ -169,7 +181,8 @@ TEST(promise_1_no_wakeup_is_lost)
     for (int i = 0; i < WAKERS; i++) {
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     }
-    CHECK(weft__word_end(&task));
+    (void)weft__word_end(&task, 0);
+    CHECK(weft__word_release(&task));
     CHECK_EQ(weft__word_peek(&task), 0u);
 }
 
@@ -180,7 +193,7 @@ static void *share(void *arg)
     (void)arg;
     for (uint64_t i = 0; i < each; i++) {
         weft__word_retain(&task);
-        CHECK(weft__word_try_retain(&task));
+        weft__word_retain(&task);
         CHECK(!weft__word_release(&task));
         weft__word_wake(&task, 0);
         CHECK(!weft__word_release(&task));
@@ -197,7 +210,8 @@ TEST(references_are_counted_exactly)
     for (int i = 0; i < WAKERS; i++) {
         CHECK_EQ(pthread_create(&threads[i], NULL, share, NULL), 0);
     }
-    atomic_fetch_add(&freed, weft__word_end(&task));
+    (void)weft__word_end(&task, 0);
+    atomic_fetch_add(&freed, weft__word_release(&task));
     for (int i = 0; i < WAKERS; i++) {
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     }
