@@ -34,13 +34,13 @@ struct blocked {
     weft_task *task;
     atomic_int ready;
     int rc;
-    int asked;
+    atomic_int asked;
 };
 
 static void count_ask(struct weft__wait *wait)
 {
     struct blocked *blocked = weft__container_of(wait, struct blocked, wait);
-    blocked->asked++;
+    atomic_fetch_add(&blocked->asked, 1);
 }
 
 static int block(void *arg)
@@ -94,7 +94,7 @@ TEST_EVERYWHERE(completing_hands_over_the_result)
         finish(&blocked);
         CHECK_EQ(blocked.rc, 0);
         CHECK_EQ(blocked.wait.result, 40 + i);
-        CHECK_EQ(blocked.asked, 0);
+        CHECK_EQ(atomic_load(&blocked.asked), 0);
         CHECK(!weft__commit(&blocked.wait, 1, &wakee)); // once is all
     }
 }
@@ -148,9 +148,11 @@ TEST_EVERYWHERE(a_deaf_waiter_hears_only_its_deadline)
 TEST_EVERYWHERE(a_wait_that_cannot_be_withdrawn_is_asked_once)
 {
     struct blocked blocked;
-    start(&blocked, WEFT__WAIT_ASK, weft_after(200 * WEFT_US), 1);
+    weft_time deadline = weft_after(WEFT_MS);
+    start(&blocked, WEFT__WAIT_ASK, deadline, 1);
     weft_task_cancel(blocked.task);
-    CHECK_OK(weft_sleep(WEFT_MS)); // cancelled and late
+    wait_until(&blocked.asked, 1);
+    CHECK_OK(weft_sleep_until(deadline + WEFT_MS)); // cancelled, and late as well
     for (int i = 0; i < 10; i++) {
         weft__wake(blocked.task);
         CHECK_OK(weft_yield());
@@ -159,19 +161,23 @@ TEST_EVERYWHERE(a_wait_that_cannot_be_withdrawn_is_asked_once)
     weft__complete(&blocked.wait, 5);
     finish(&blocked);
     CHECK_EQ(blocked.rc, 0);
-    CHECK_EQ(blocked.asked, 1);
+    CHECK_EQ(atomic_load(&blocked.asked), 1);
     CHECK_EQ(blocked.wait.result, 5);
+}
 
-    start(&blocked, WEFT__WAIT_ASK_LATE, weft_after(2 * WEFT_MS), 1);
+TEST_EVERYWHERE(a_wait_that_is_asked_when_late_is_deaf_to_cancellation)
+{
+    struct blocked blocked;
+    weft_time deadline = weft_after(2 * WEFT_MS);
+    start(&blocked, WEFT__WAIT_ASK_LATE, deadline, 1);
     weft_task_cancel(blocked.task);
-    for (int i = 0; i < 10; i++) {
-        CHECK_OK(weft_yield());
-    }
+    wait_until(&blocked.asked, 1);
+    CHECK_GE(weft_now(), deadline);
     CHECK(!weft_task_done(blocked.task));
-    CHECK_OK(weft_sleep(5 * WEFT_MS));
     weft__complete(&blocked.wait, 6);
     finish(&blocked);
-    CHECK_EQ(blocked.asked, 1);
+    CHECK_EQ(blocked.rc, 0);
+    CHECK_EQ(atomic_load(&blocked.asked), 1);
     CHECK_EQ(blocked.wait.result, 6);
 }
 
