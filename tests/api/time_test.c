@@ -125,7 +125,7 @@ TEST_EVERYWHERE(sleepers_of_a_carrier_wake_in_the_order_of_their_deadlines)
     weft_task *tasks[COUNT];
     int log[COUNT];
     int used = 0;
-    weft_time start = weft_after(5 * WEFT_MS);
+    weft_time start = weft_after(50 * WEFT_MS); // time enough for all to go to sleep
     for (int i = 0; i < COUNT; i++) {
         int number = i * 7 % COUNT;
         sleepers[i] = (struct sleeper){ start + (weft_time)number * 2 * (1 << 16), log, &used,
