@@ -32,6 +32,15 @@ __attribute__((noinline, no_sanitize("thread"))) static bool copy_task(struct we
     return before != 0 && after != 0 && id == copy->id;
 }
 
+/// Whether the task has ended and nobody has a handle: its block is just not given back yet.
+static bool is_gone(const struct weft__task *copy, const struct weft__task *block)
+{
+    uint64_t word = atomic_load_explicit(&copy->word, memory_order_relaxed);
+    return (word & WEFT__WORD_LIFE) == WEFT__WORD_DONE &&
+           (word & WEFT__WORD_REFS) == WEFT__WORD_REF &&
+           atomic_load_explicit(&copy->home->ended, memory_order_relaxed) == block;
+}
+
 static const char *state_name(uint64_t word, const char *waits_for)
 {
     switch (word & WEFT__WORD_LIFE) {
@@ -143,7 +152,7 @@ static void dump_line_to_fd(struct weft__task *task, void *arg)
     struct fd_dump *dump = arg;
     struct weft__task copy;
     char line[LINE_BYTES + 1];
-    if (dump->rc < 0 || !copy_task(task, &copy)) {
+    if (dump->rc < 0 || !copy_task(task, &copy) || is_gone(&copy, task)) {
         return;
     }
     describe(&copy, task, line, LINE_BYTES, dump->now);

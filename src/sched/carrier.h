@@ -49,7 +49,9 @@ struct weft__carrier {
     // From here on the owner's alone, unless it says otherwise.
     _Alignas(WEFT__LINE_PAIR) struct weft__fifo local;
     struct weft__task *current; // running now, or NULL
-    unsigned relay_left;        // hand-overs from thread to thread before the loop's turn
+    _Atomic(struct weft__task *)
+        ended;           // dumps read it; its stack has been left, its reference not yet given back
+    unsigned relay_left; // hand-overs from thread to thread before the loop's turn
     struct weft__runner runner; // the carrier's own loop
     weft_time coarse_now;       // the clock when it was last read
     weft_time slice_end;        // of the running task; 0: not asked for yet

@@ -50,6 +50,11 @@ void weft__host_yield(struct weft__task *task)
     (void)weft__relay_yield(task->home, task);
 }
 
+void weft__host_exit(struct weft__task *task)
+{
+    weft__relay_end(task->home, task);
+}
+
 void weft__deadline_fired(struct weft__timer *timer)
 {
     struct weft__task *task = weft__container_of(timer, struct weft__task, deadline);

@@ -10,7 +10,9 @@
 //   R2  Nothing follows the switch, so the compiler jumps to it and no `ret` is mispredicted.
 //   R3  A relay ends after `relay_left` hand-overs, at a future, or when nobody is ready: then the
 //       loop gets its turn, looks at the clock and finds in carrier->current who came back.
-//   R4  A thread that ends goes back to the loop: its stack must not be freed under its feet.
+//   R4  A thread that ends settles everything on its own stack but its own reference: that is left
+//       in carrier->ended for whoever ends next here, or for the loop, because the stack must not
+//       be given away under its feet.
 #ifndef WEFT_SCHED_RELAY_H
 #define WEFT_SCHED_RELAY_H
 
@@ -94,6 +96,35 @@ static inline int weft__relay_park(struct weft__carrier *carrier, struct weft__t
         return weft__thread_leave(task, WEFT__SETTLED);
     }
     return weft__relay(carrier, task, next);
+}
+
+/// Gives back the reference of the thread that ended last here (R4).
+static inline void weft__carrier_bury(struct weft__carrier *carrier)
+{
+    struct weft__task *ended = atomic_load_explicit(&carrier->ended, memory_order_relaxed);
+    if (ended != NULL) {
+        atomic_store_explicit(&carrier->ended, NULL, memory_order_relaxed);
+        weft__task_release(ended, carrier);
+    }
+}
+
+/// Ends the running thread and hands over.
+WEFT__NORETURN static inline void weft__relay_end(struct weft__carrier *carrier,
+                                                  struct weft__task *task)
+{
+    struct weft__runner *runner = &carrier->runner;
+    weft__carrier_bury(carrier);
+    weft__task_end(task, carrier);
+    atomic_store_explicit(&carrier->ended, task, memory_order_relaxed);
+    struct weft__task *next = weft__relay_next(carrier);
+    if (next == NULL) {
+        task->verdict = WEFT__SETTLED;
+        weft__context_exit(&task->context, &runner->context, 0);
+    }
+    weft__thread_left(task, runner);
+    weft__carrier_turn_to(carrier, next);
+    int cancelled = weft__thread_enter(next, runner);
+    weft__context_exit(&task->context, &next->context, cancelled);
 }
 
 #endif

@@ -61,6 +61,7 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
     }
     bool ready = weft__task_settle(task, runner);
     carrier->current = NULL;
+    weft__carrier_bury(carrier);
     if (ready && weft__likely(task->home == carrier)) {
         weft__fifo_push(&carrier->local, &task->node);
     } else if (ready) {

@@ -161,7 +161,8 @@ UNINSTRUMENTED int weft__context_switch(struct weft__context *from, struct weft_
 }
 #endif
 
-UNINSTRUMENTED void weft__context_exit(struct weft__context *from, struct weft__context *to)
+UNINSTRUMENTED void weft__context_exit(struct weft__context *from, struct weft__context *to,
+                                       int value)
 {
 #if WEFT__ASAN
     __sanitizer_start_switch_fiber(NULL, to->stack_low, to->stack_size); // NULL: frees fake frames
@@ -169,7 +170,7 @@ UNINSTRUMENTED void weft__context_exit(struct weft__context *from, struct weft__
 #if WEFT__TSAN
     __tsan_switch_to_fiber(to->fiber, 0);
 #endif
-    weft__switch_known(from, to, 0, 0); // its own control words do not matter any more
+    weft__switch_known(from, to, value, 0); // its own control words do not matter any more
     __builtin_trap();
 }
 

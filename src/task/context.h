@@ -72,8 +72,9 @@ static inline int weft__context_resume(struct weft__context *from, struct weft__
 #endif
 }
 
-/// The last switch of `from`: its stack will not be used again.
-WEFT__NORETURN void weft__context_exit(struct weft__context *from, struct weft__context *to);
+/// The last switch of `from`: its stack will not be used again. `value` as for a switch.
+WEFT__NORETURN void weft__context_exit(struct weft__context *from, struct weft__context *to,
+                                       int value);
 
 /// Ends what make or adopt began (sanitizer bookkeeping). Call from another context.
 void weft__context_forget(struct weft__context *context);

@@ -27,6 +27,9 @@ static inline void weft__charge(struct weft__task *task)
 /// Arms, moves or (WEFT_FOREVER) disarms a timer in the wheel of the running task's home.
 void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when);
 
+/// Ends the running virtual thread, whose result is set.
+WEFT__NORETURN void weft__host_exit(struct weft__task *task);
+
 /// Takes the deadline of an ending task out of the wheel.
 void weft__host_disarm(struct weft__task *task);
 

@@ -18,12 +18,10 @@
 //       takes. Only a joiner that is late does that.
 //   J4  `result` is written before DONE is published and read after DONE was seen, or after the wait
 //       was completed.
-//   J5  A joiner holds a reference. So the end may give its own back in the same step that says
-//       DONE, and still look at the stack if it saw JOINED.
 //
 // The order at the end matters: first the scope learns of a failure (it is still open, because this
 // child is still counted), then the task is DONE, then joiners wake, then the child is no longer
-// counted and the scope may vanish, then the block may be reused.
+// counted and the scope may vanish. The task's own reference goes last, once its stack is left.
 //
 // Rejected: a lock per task around a list (three more RMWs per join); closing the stack at every end
 // (one more RMW, also where nobody joins).
@@ -100,44 +98,15 @@ static bool close_joiners(struct weft__task *task, struct weft__wait *self)
     return head != CLOSED;
 }
 
-/// A task in the root scope: nothing but joiners knows of it.
-static void end_in_root(struct weft__task *task, struct weft__carrier *carrier)
+void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    bool alone = (word & WEFT__WORD_REFS) == WEFT__WORD_REF; // nobody has a handle or can get one
-    if (!alone) {
-        word = weft__word_end(task, WEFT__WORD_REF);
-        if (word & WEFT__WORD_JOINED) {
-            (void)close_joiners(task, NULL); // J5
-        }
-        alone = (word & WEFT__WORD_REFS) == WEFT__WORD_REF;
-    }
-    if (alone) {
-        atomic_store_explicit(&task->word, 0, memory_order_relaxed);
-        task->kind->free(task, carrier);
-    }
-}
-
-static void end_in_scope(struct weft__task *task, struct weft__carrier *carrier)
-{
-    if (weft__word_end(task, 0) & WEFT__WORD_JOINED) {
+    weft__scope_settle(task->birth, task->result);
+    weft__host_disarm(task);
+    if (weft__word_end(task) & WEFT__WORD_JOINED) {
         (void)close_joiners(task, NULL);
     }
     weft__scope_leave(task->birth, task);
-    weft__task_release(task, carrier);
-}
-
-void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)
-{
-    struct weft__crew *crew = task->crew;
-    weft__scope_settle(task->birth, task->result);
-    weft__host_disarm(task);
-    if (task->birth->owner == NULL) {
-        end_in_root(task, carrier);
-    } else {
-        end_in_scope(task, carrier);
-    }
-    weft__host_ended(crew, carrier);
+    weft__host_ended(task->crew, carrier);
 }
 
 struct joining {

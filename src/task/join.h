@@ -4,8 +4,8 @@
 
 #include "task/task.h"
 
-/// Settles a task that has ended on `carrier`: tells its scope and its joiners, drops its own
-/// reference. Runs after the switch, off the task's stack.
+/// Settles a task that has ended on `carrier`: tells its scope and its joiners. Its own reference is
+/// the caller's to give back, when nobody runs on its stack any more.
 void weft__task_end(struct weft__task *task, struct weft__carrier *carrier);
 
 /// Waits until `task` has ended; then `*result` is valid. `self` is the waiting task, or NULL for a

@@ -47,7 +47,10 @@ static inline bool weft__task_settle(struct weft__task *task, struct weft__runne
     case WEFT__PARKED:
         return !weft__word_park(task); // once parked, another thread may run it already
     case WEFT__SETTLED: return false;
-    case WEFT__ENDED: weft__task_end(task, runner->carrier); return false;
+    case WEFT__ENDED:
+        weft__task_end(task, runner->carrier);
+        weft__task_release(task, runner->carrier);
+        return false;
     }
     return false;
 }

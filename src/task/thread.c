@@ -1,5 +1,6 @@
 // thread.c - virtual threads: a task with its own stack.
 #include "base/assert.h"
+#include "task/host.h"
 #include "task/task.h"
 
 void weft__thread_entry(void *arg)
@@ -8,8 +9,7 @@ void weft__thread_entry(void *arg)
     task->result = task->fn(task->arg);
     weft__locals_end(task);
     weft_assert(task->scope == task->birth && "a scope was not joined before its thread ended");
-    task->verdict = WEFT__ENDED;
-    weft__context_exit(&task->context, task->return_to);
+    weft__host_exit(task);
 }
 
 const struct weft__kind weft__kind_thread = {

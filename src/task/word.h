@@ -94,15 +94,18 @@ static inline bool weft__word_release(struct weft__task *task)
     return true;
 }
 
-/// ACTIVE to DONE; returns the word before. With `refs` WEFT__WORD_REF it gives the task's own
-/// reference back in the same step: then only who sees JOINED, or was the last, may touch it again.
-static inline uint64_t weft__word_end(struct weft__task *task, uint64_t refs)
+/// ACTIVE to DONE; returns the word before. The task's own reference stays. A task that nobody has a
+/// handle to needs no RMW: nobody can join it, and what wakers set meanwhile does not matter.
+static inline uint64_t weft__word_end(struct weft__task *task)
 {
-    uint64_t word = atomic_fetch_sub_explicit(
-        &task->word, refs + WEFT__WORD_ACTIVE - WEFT__WORD_DONE, memory_order_acq_rel);
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
-    weft_assert((word & WEFT__WORD_REFS) != 0);
-    return word;
+    if ((word & WEFT__WORD_REFS) == WEFT__WORD_REF) {
+        atomic_store_explicit(&task->word, WEFT__WORD_REF | WEFT__WORD_DONE, memory_order_release);
+        return word;
+    }
+    return atomic_fetch_sub_explicit(&task->word, WEFT__WORD_ACTIVE - WEFT__WORD_DONE,
+                                     memory_order_acq_rel);
 }
 
 /// Sets JOINED; false if DONE. Either this sees DONE or the end sees JOINED.

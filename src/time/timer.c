@@ -83,7 +83,10 @@ void weft__user_timer_set(struct weft__user_timer *timer, weft_time when,
 /// On the timer's carrier: takes it out of the wheel. 1 if an expiry was pending.
 static int disarm(struct weft__user_timer *timer)
 {
-    uint64_t wish = atomic_exchange_explicit(&timer->wish, NO_WISH, memory_order_relaxed);
+    uint64_t wish = atomic_load_explicit(&timer->wish, memory_order_relaxed);
+    if (wish != NO_WISH) {
+        wish = atomic_exchange_explicit(&timer->wish, NO_WISH, memory_order_relaxed);
+    }
     bool pending = wish != NO_WISH ? wish != WEFT_FOREVER : weft__timer_armed(&timer->timer);
     apply(timer, WEFT_FOREVER);
     return pending;

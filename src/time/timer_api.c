@@ -27,12 +27,15 @@ int weft_timer_stop(struct weft_timer *public_timer)
 {
     struct weft__user_timer *timer = weft__user_timer_of(public_timer);
     struct weft__carrier *self = weft__carrier_self();
+    if (self == timer->carrier) {
+        return weft__user_timer_stop(timer, self, NULL);
+    }
     struct weft__task *task = weft__thread_self();
     int rc = weft__runtime_refuses(timer->carrier->crew, self);
     if (rc < 0) {
         return rc;
     }
-    if (self != NULL && self != timer->carrier && task == NULL) {
+    if (self != NULL && task == NULL) {
         return -EDEADLK;
     }
     return weft__user_timer_stop(timer, self, task);

@@ -34,7 +34,7 @@ static void enter(void *arg)
     struct fiber *self = arg;
     self->body(self);
     self->ended = true;
-    weft__context_exit(&self->context, &here);
+    weft__context_exit(&self->context, &here, 0);
 }
 
 static void fiber_make(struct fiber *fiber, void (*body)(struct fiber *self), int number)
@@ -298,7 +298,7 @@ static void enter_wanderer(void *arg)
     struct hand_over *over = arg;
     wander(&over->fiber);
     over->fiber.ended = true;
-    weft__context_exit(&over->fiber.context, over->home);
+    weft__context_exit(&over->fiber.context, over->home, 0);
 }
 
 static void *carry(void *arg)

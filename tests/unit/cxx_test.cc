@@ -33,7 +33,7 @@ void enter(void *arg)
     fiber *self = static_cast<fiber *>(arg);
     self->body(*self);
     self->ended = true;
-    weft__context_exit(&self->context, &here);
+    weft__context_exit(&self->context, &here, 0);
 }
 
 void start(fiber &f, void (*body)(fiber &), int number)
