@@ -186,32 +186,45 @@ TEST_EVERYWHERE(the_first_cause_wins)
     CHECK_EQ(weft_scope_cause(&scope), -EIO);
 }
 
+static atomic_int crowd_here;
+static atomic_int crowd_may_go;
 static atomic_int crowd_ended;
 
-/// Half of the crowd sleeps for ever; the others end by themselves while the cancel goes round.
+/// Every fourth of the crowd sleeps for ever; the others end by themselves while the cancel goes
+/// round, so that it meets children who are just leaving.
 static int join_the_crowd(void *arg)
 {
     uint64_t number = (uint64_t)(uintptr_t)arg;
-    int rc = number % 2 ? weft_sleep_until(WEFT_FOREVER) : weft_sleep(number % 40 * WEFT_US);
-    CHECK(rc == -ECANCELED || (rc == 0 && number % 2 == 0));
+    atomic_fetch_add(&crowd_here, 1);
+    if (number % 4 == 0) {
+        CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED);
+    }
+    while (!atomic_load(&crowd_may_go)) {
+        (void)weft_yield();
+    }
     atomic_fetch_add(&crowd_ended, 1);
     return 0;
 }
 
 TEST_EVERYWHERE(a_cancel_reaches_everyone_in_a_crowd)
 {
-    int crowd = (int)test_scaled(1000);
-    for (int round = 0; round < 5; round++) {
+    int crowd = (int)test_scaled(600);
+    for (int round = 0; round < 10; round++) {
         struct weft_scope scope;
         struct weft_attr attr = WEFT_ATTR_INIT;
         attr.place = WEFT_PLACE_SPREAD;
+        atomic_store(&crowd_here, 0);
+        atomic_store(&crowd_may_go, 0);
         atomic_store(&crowd_ended, 0);
         CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
         weft_scope_set_attr(&scope, &attr);
         for (int i = 0; i < crowd; i++) {
             CHECK_OK(weft_scope_spawn(&scope, join_the_crowd, (void *)(uintptr_t)i));
         }
-        CHECK_OK(weft_yield());
+        while (atomic_load(&crowd_here) < crowd) {
+            CHECK_OK(weft_yield());
+        }
+        atomic_store(&crowd_may_go, 1);
         weft_scope_cancel(&scope);
         CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
         CHECK_EQ(atomic_load(&crowd_ended), crowd);
