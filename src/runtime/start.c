@@ -130,7 +130,7 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
 {
     struct weft_options resolved;
     struct weft__log log;
-    const struct weft__driver *driver;
+    const struct weft__driver *driver = NULL;
     *out = NULL;
     int rc = weft__options_resolve(&resolved, &log, options);
     if (rc == 0) {

@@ -32,7 +32,7 @@ static void unpark(struct weft__carrier *target, struct weft__carrier *self)
 
 void weft__put(struct weft__carrier *target, struct weft__node *node, struct weft__carrier *self)
 {
-    if (target == self && node->kind == WEFT__NODE_TASK) {
+    if (self != NULL && self == target && node->kind == WEFT__NODE_TASK) {
         weft__fifo_push(&self->local, node);
         return;
     }

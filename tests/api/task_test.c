@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <weft.h>
@@ -218,8 +219,8 @@ TEST_EVERYWHERE(names_are_copied_and_cut_to_31_bytes)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char name[64];
         char wanted[64];
-        strcpy(name, names[i][0]);
-        strcpy(wanted, names[i][1]);
+        (void)snprintf(name, sizeof name, "%s", names[i][0]);
+        (void)snprintf(wanted, sizeof wanted, "%s", names[i][1]);
         struct weft_attr attr = WEFT_ATTR_INIT;
         attr.name = name;
         weft_task *task;

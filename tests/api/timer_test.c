@@ -235,7 +235,7 @@ TEST_EVERYWHERE(timers_fire_in_order)
     enum { COUNT = 40 };
     static struct order orders[COUNT];
     uint64_t random = test_seed();
-    int shuffled[COUNT];
+    int shuffled[COUNT] = { 0 };
     weft_time start = weft_after(5 * WEFT_MS);
     for (int i = 0; i < COUNT; i++) {
         int other = (int)(test_random(&random) % (uint64_t)(i + 1));

@@ -6,10 +6,74 @@
 #include "base/assert.h"
 #include "base/sys.h"
 #include "sched/driver.h"
+#include "task/host.h"
+#include "task/join.h"
+#include "task/scope.h"
 
 void weft__assert_failed(const char *what, const char *file, int line)
 {
     mc_fail("assertion: %s (%s:%d)", what, file, line);
+}
+
+// What sources refer to and a model does not use. A model that does defines it itself.
+
+#define UNUSED __attribute__((weak))
+
+UNUSED const struct weft__kind weft__kind_thread = { .name = "thread" };
+UNUSED const struct weft__kind weft__kind_future = { .name = "future" };
+
+// Virtual threads are played by threads of the model, so nobody switches.
+UNUSED int weft__switch(struct weft__context *from, struct weft__context *to, int value)
+{
+    (void)from;
+    (void)to;
+    (void)value;
+    mc_fail("not on stage: weft__switch");
+}
+
+UNUSED void weft__future_poll(struct weft__task *task)
+{
+    (void)task;
+    mc_fail("not on stage: weft__future_poll");
+}
+
+UNUSED void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)
+{
+    (void)task;
+    (void)carrier;
+    mc_fail("not on stage: weft__task_end");
+}
+
+UNUSED void weft__host_yield(struct weft__task *task)
+{
+    (void)task;
+    mc_fail("not on stage: weft__host_yield");
+}
+
+UNUSED void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier)
+{
+    (void)task;
+    (void)carrier;
+}
+
+// No scopes, no cancellation.
+
+UNUSED bool weft__scope_look(struct weft__task *task)
+{
+    (void)task;
+    return false;
+}
+
+UNUSED void weft__scope_settle(struct weft__scope *scope, int result)
+{
+    (void)scope;
+    (void)result;
+}
+
+UNUSED void weft__scope_leave(struct weft__scope *scope, struct weft__task *child)
+{
+    (void)scope;
+    (void)child;
 }
 
 // Futexes. A deadline may have passed already, or never pass: sleeping for a while and then timing

@@ -1,4 +1,4 @@
-// stage.h - what stands around the sources in a model: drivers, futexes, and tasks that are threads.
+// stage.h - what stands around the sources in a model: futexes, drivers, tasks that are threads.
 //
 // The sources take carrier and task as parameters and know neither thread-locals nor assembly, so
 // the stage is small. A virtual thread that blocks is played by a thread of the model: what its

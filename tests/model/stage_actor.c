@@ -27,6 +27,8 @@ void stage_actor_init(struct stage_actor *actor, const char *name)
 {
     memset(actor, 0, sizeof *actor);
     actor->task.sched = &stage_scheduler;
+    actor->task.kind = &weft__kind_thread;
+    actor->task.budget = INT16_MAX;
     actor->now = 1;
     weft__word_init(&actor->task, 1, 0);
     mc_name(actor, sizeof *actor, name);

@@ -56,15 +56,3 @@ void stage_carrier_init(struct weft__carrier *carrier, const char *name)
     mc_name(&carrier->inbox, sizeof carrier->inbox, "inbox");
     mc_name(&carrier->driver_state, sizeof carrier->driver_state, "driver");
 }
-
-// Virtual threads are played by threads of the model (stage_actor.c), so nobody switches.
-
-const struct weft__kind weft__kind_thread = { .name = "thread" };
-
-int weft__switch(struct weft__context *from, struct weft__context *to, int value)
-{
-    (void)from;
-    (void)to;
-    (void)value;
-    mc_fail("a model switched stacks");
-}

@@ -26,14 +26,6 @@ static _Atomic int published[WAKERS];
 static int wanted[WAKERS];
 static int polls; // the task's own
 
-const struct weft__kind weft__kind_future = { .name = "future" };
-
-bool weft__scope_look(struct weft__task *running)
-{
-    (void)running;
-    return false;
-}
-
 void weft__future_poll(struct weft__task *running)
 {
     polls++;

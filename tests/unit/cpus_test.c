@@ -204,7 +204,7 @@ TEST(a_path_that_is_too_long_is_no_limit_and_no_crash)
 {
     static char line[16384];
     make_root();
-    memcpy(line, "0::/", 4);
+    (void)snprintf(line, sizeof line, "0::/");
     for (size_t i = 4; i < sizeof line - 2; i++) {
         line[i] = i % 100 == 0 ? '/' : 'g';
     }
