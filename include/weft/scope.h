@@ -38,7 +38,9 @@ struct weft_scope {
 };
 
 /// Opens a scope. When `deadline` comes the scope is cancelled: calls inside return -ECANCELED and
-/// its join returns -ETIMEDOUT. An opened scope must be joined by the same virtual thread before
+/// its join returns -ETIMEDOUT. The deadline is noticed when the owner's carrier gets its turn: an
+/// owner that computes past it without a blocking call or a weft_checkpoint(), and has no children
+/// left when it joins, is not late. An opened scope must be joined by the same virtual thread before
 /// the function that holds it returns.
 ///
 /// Call from:  a virtual thread. Elsewhere the scope is dead: spawning into it and joining it

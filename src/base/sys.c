@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -158,6 +159,11 @@ weft_time weft__clock_ns(void)
 int weft__sys_gettid(void)
 {
     return result_of(syscall(SYS_gettid));
+}
+
+int weft__sys_sharpen_timers(void)
+{
+    return result_of(prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL));
 }
 
 int weft__sys_affinity(cpu_set_t *set, size_t size_bytes)

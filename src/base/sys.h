@@ -50,6 +50,9 @@ int64_t weft__sys_read_file(const char *path, char *text, size_t size_bytes);
 /// CLOCK_MONOTONIC.
 weft_time weft__clock_ns(void);
 int weft__sys_gettid(void);
+/// Lets timeouts of the calling thread's waits be late by no more than the clock's grain; the
+/// kernel's default is another 50 us.
+int weft__sys_sharpen_timers(void);
 /// The CPUs that the calling thread may use; `set` has room for `size_bytes`.
 int weft__sys_affinity(cpu_set_t *set, size_t size_bytes);
 

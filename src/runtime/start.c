@@ -1,5 +1,6 @@
 // start.c - carriers come up and go down; runtimes are created and destroyed.
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "sched/park.h"
+#include "task/guard.h"
 #include "task/overflow.h"
 
 #define THREAD_NAME_BYTES 16 // the kernel's limit
@@ -28,6 +30,7 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
     char name[THREAD_NAME_BYTES];
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
+    (void)weft__sys_sharpen_timers(); // where that is forbidden, timers are a little later
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
     int rc = weft__overflow_thread_init();
     if (rc == 0) {
@@ -172,6 +175,11 @@ int weft_runtime_destroy(weft_runtime *runtime)
     }
     weft__registry_remove(runtime);
     stop_carriers(runtime, runtime->crew.count);
+    if (weft__guard_missing() > 0) {
+        weft__log(&runtime->log, WEFT_LOG_WARN, "stack",
+                  "%" PRIu64 " stacks had no guard: raise vm.max_map_count, or use Linux 6.13",
+                  weft__guard_missing());
+    }
     weft__runtime_free(runtime);
     return 0;
 }
