@@ -21,16 +21,21 @@ int weft_waker_self(weft_waker *waker)
     return 0;
 }
 
+static int after_park(struct weft__task *task, weft_time deadline)
+{
+    if (weft__scope_cancelled(task)) {
+        return -ECANCELED;
+    }
+    return deadline != WEFT_FOREVER && weft__host_now(task) >= deadline ? -ETIMEDOUT : 0;
+}
+
 static int park(struct weft__task *task, weft_time deadline)
 {
     if (weft__scope_cancelled(task)) {
         return -ECANCELED;
     }
     weft__host_park(task, deadline);
-    if (weft__scope_cancelled(task)) {
-        return -ECANCELED;
-    }
-    return deadline != WEFT_FOREVER && weft__host_now(task) >= deadline ? -ETIMEDOUT : 0;
+    return after_park(task, deadline);
 }
 
 static void set_waits_for(struct weft__task *task, const char *what)
@@ -44,7 +49,12 @@ int weft_park(weft_time deadline)
     if (task == NULL) {
         return weft__no_task();
     }
-    weft__charge(task);
+    if (weft__unlikely(--task->budget <= 0)) {
+        // A yield takes the notification that may be the very wake we are to wait for. So it counts
+        // as the park, and the caller looks again.
+        weft__host_yield(task);
+        return after_park(task, deadline);
+    }
     set_waits_for(task, "park");
     int rc = park(task, deadline);
     set_waits_for(task, NULL);

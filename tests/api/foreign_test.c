@@ -269,6 +269,18 @@ TEST_DRIVERS(a_waker_may_outlive_its_task)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+/// However much of its budget a task has used up, a wake before a park ends that park.
+TEST_EVERYWHERE(a_wake_before_a_park_is_not_lost)
+{
+    weft_waker own;
+    CHECK_OK(weft_waker_self(&own));
+    for (int i = 0; i < 1000; i++) {
+        weft_waker_wake_by_ref(&own);
+        CHECK_EQ(weft_park(weft_after(3600 * WEFT_S)), 0);
+    }
+    weft_waker_drop(&own);
+}
+
 // A simulation does not know foreign threads.
 
 struct inside {
