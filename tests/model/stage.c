@@ -15,48 +15,12 @@ void weft__assert_failed(const char *what, const char *file, int line)
     mc_fail("assertion: %s (%s:%d)", what, file, line);
 }
 
-// What sources refer to and a model does not use. A model that does defines it itself.
+// What sources refer to, for models that have none of it: nobody is cancelled, scopes do not care.
 
 #define UNUSED __attribute__((weak))
 
 UNUSED const struct weft__kind weft__kind_thread = { .name = "thread" };
 UNUSED const struct weft__kind weft__kind_future = { .name = "future" };
-
-// Virtual threads are played by threads of the model, so nobody switches.
-UNUSED int weft__switch(struct weft__context *from, struct weft__context *to, int value)
-{
-    (void)from;
-    (void)to;
-    (void)value;
-    mc_fail("not on stage: weft__switch");
-}
-
-UNUSED void weft__future_poll(struct weft__task *task)
-{
-    (void)task;
-    mc_fail("not on stage: weft__future_poll");
-}
-
-UNUSED void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)
-{
-    (void)task;
-    (void)carrier;
-    mc_fail("not on stage: weft__task_end");
-}
-
-UNUSED void weft__host_yield(struct weft__task *task)
-{
-    (void)task;
-    mc_fail("not on stage: weft__host_yield");
-}
-
-UNUSED void weft__host_ended(struct weft__task *task, struct weft__carrier *carrier)
-{
-    (void)task;
-    (void)carrier;
-}
-
-// No scopes, no cancellation.
 
 UNUSED bool weft__scope_look(struct weft__task *task)
 {
@@ -74,6 +38,17 @@ UNUSED void weft__scope_leave(struct weft__scope *scope, struct weft__task *chil
 {
     (void)scope;
     (void)child;
+}
+
+UNUSED void weft__host_disarm(struct weft__task *task)
+{
+    (void)task;
+}
+
+UNUSED void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier)
+{
+    (void)crew;
+    (void)carrier;
 }
 
 // Futexes. A deadline may have passed already, or never pass: sleeping for a while and then timing

@@ -116,6 +116,7 @@ extern int mc__location_count;
 extern struct mc__store mc__stores[MC__STORES];
 extern struct mc__view mc__sc; // only `seen`: what SC fences and accesses agreed on
 extern bool mc__tracing;
+extern bool mc__never_prune;
 extern const void *mc__callers[MC__THREADS + 1]; // per thread, for traces
 
 static inline struct mc__thread *mc__self(void)
@@ -154,6 +155,7 @@ struct mc__store *mc__insert(struct mc__location *where, int after);
 void mc__plain_store(int location);
 bool mc__can_insert(const struct mc__location *where, int after);
 void mc__view_join(struct mc__view *into, const struct mc__view *from);
+bool mc__view_within(const struct mc__view *smaller, const struct mc__view *bigger);
 void mc__view_join_seen(struct mc__view *into, const struct mc__view *from);
 void mc__fetch_pending(struct mc__location *where);
 
@@ -235,7 +237,7 @@ uint64_t mc__view_hash(const struct mc__view *view);
 uint64_t mc__clock_rank(int thread, uint16_t clock);
 
 // visited.c
-void mc__visited_clear(bool remember);
+void mc__visited_clear(void);
 bool mc__visited_before(uint64_t state, unsigned preemptions);
 void mc__path_rewind(int choices);
 void mc__path_add(uint64_t state, int choices);

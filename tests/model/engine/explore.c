@@ -9,6 +9,8 @@
 
 #include "engine.h"
 
+bool mc__never_prune;
+
 static double now_seconds(void)
 {
     struct timespec now;
@@ -42,7 +44,8 @@ static bool explore_bound(const struct mc_model *model, const struct mc__request
                           int bound, struct mc__result *result)
 {
     mc__choices_begin(request->mode, request->seed);
-    mc__visited_clear(!request->never_prune);
+    mc__visited_clear();
+    mc__never_prune = request->never_prune;
     for (;;) {
         mc__choices_rewind();
         enum mc__outcome outcome = mc__run_execution(model, bound);

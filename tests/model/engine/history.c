@@ -45,6 +45,21 @@ void mc__view_join(struct mc__view *into, const struct mc__view *from)
     }
 }
 
+bool mc__view_within(const struct mc__view *smaller, const struct mc__view *bigger)
+{
+    for (int i = 0; i < mc__location_count; i++) {
+        if (smaller->seen[i] > bigger->seen[i]) {
+            return false;
+        }
+    }
+    for (int i = 0; i < MC__THREADS; i++) {
+        if (smaller->clock[i] > bigger->clock[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static struct mc__store *new_store(void)
 {
     if (store_count == MC__STORES) {

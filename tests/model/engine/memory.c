@@ -16,6 +16,9 @@
 // As in C++20, a release sequence is continued by read-modify-writes only, not by later stores of
 // the same thread: weaker than C11's, so nothing is missed.
 //
+// Of several stores with one value, a load need not try one that teaches it more than another: who
+// knows less can do all that who knows more can do, so nothing is missed.
+//
 // Not modelled: a load that reads a store not yet executed (load buffering). Compilers and
 // processors may do that for relaxed accesses without dependencies; no protocol here has them.
 #include "engine.h"
@@ -164,17 +167,40 @@ static void continue_sequence(struct mc__store *store, const struct mc__store *r
 
 static const char *staleness(const struct mc__location *where, int index)
 {
-    return index == where->count - 1 ? "" : "   <- stale";
+    uint64_t newest = mc__store_at(where, where->count - 1)->value;
+    return mc__store_at(where, index)->value == newest ? "" : "   <- stale";
+}
+
+// Whether reading `older` leaves all open that reading `newer`, with the same value, would.
+static bool makes_needless(const struct mc__store *older, const struct mc__store *newer)
+{
+    if (older->value != newer->value || mc__never_prune) {
+        return false;
+    }
+    return !older->carries_view ||
+           (newer->carries_view && mc__view_within(&older->view, &newer->view));
+}
+
+static bool is_needless(const struct mc__location *where, int index, uint32_t floor)
+{
+    for (int i = index - 1; i >= 0 && mc__store_at(where, i)->at >= floor; i--) {
+        if (makes_needless(mc__store_at(where, i), mc__store_at(where, index))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static uint64_t load_from(struct mc__location *where, int order, uint32_t floor)
 {
-    int last = where->count - 1;
-    int readable = 1;
-    while (readable <= last && mc__store_at(where, last - readable)->at >= floor) {
-        readable++;
+    int readable[MC__HISTORY];
+    int count = 0;
+    for (int i = where->count - 1; i >= 0 && mc__store_at(where, i)->at >= floor; i--) {
+        if (!is_needless(where, i, floor)) {
+            readable[count++] = i;
+        }
     }
-    int index = last - mc__choice(readable);
+    int index = readable[mc__choice(count)];
     const struct mc__store *store = mc__store_at(where, index);
     take_in(where, store, order);
     MC__TRACE("load %s = %s (%s)%s", mc__address_text(where->address), mc__value_text(store->value),
@@ -291,7 +317,7 @@ static int cas_options(struct option *options, const struct mc__location *where,
         if (equal && store->at >= success_floor && mc__can_insert(where, i)) {
             options[count++] = (struct option){ i, true };
         }
-        if (!equal && store->at >= failure_floor) {
+        if (!equal && store->at >= failure_floor && !is_needless(where, i, failure_floor)) {
             options[count++] = (struct option){ i, false };
         }
         if (equal && store->at >= failure_floor) {

@@ -14,11 +14,9 @@ enum { FIRST_BITS = 12, MOST_BITS = 24, PREEMPTION_MASK = 7 };
 static uint64_t *table;
 static unsigned bits;
 static size_t used;
-static bool remember;
 
-void mc__visited_clear(bool new_remember)
+void mc__visited_clear(void)
 {
-    remember = new_remember;
     free(table);
     bits = FIRST_BITS;
     used = 0;
@@ -56,7 +54,7 @@ static void grow(void)
 
 bool mc__visited_before(uint64_t state, unsigned preemptions)
 {
-    if (!remember || preemptions > PREEMPTION_MASK) {
+    if (mc__never_prune || preemptions > PREEMPTION_MASK) {
         return false;
     }
     uint64_t key = (state | 8) & ~(uint64_t)PREEMPTION_MASK;

@@ -1,0 +1,151 @@
+// join_exit_model.c - joining a task that is about to end (task/join.c, J1 to J3; task/word.h, W4).
+//
+// One thread ends the task, others join it with a handle of their own and give that back. Waits
+// stand on the joiners' stacks and die when the join returns. Whoever gives back the last reference
+// frees the block: from then on only its word may be touched (task.h, T3), and freeing it twice is
+// a failure too. The result is plain.
+//
+// Sources: task/join.c task/wait.c task/run.c
+// Headers: task/word.h
+// With: stage.c stage_actor.c
+// Flags: -DWEFT_TINY=1
+#include <errno.h>
+
+#include "mc.h"
+#include "stage.h"
+#include "task/join.h"
+#include "task/word.h"
+
+enum { RESULT = 7, JOINERS = 2 };
+
+static struct weft__task task;
+static struct stage_actor actor;
+static int outcomes[JOINERS];
+static int frees;
+
+static void free_block(struct weft__task *freed, struct weft__carrier *carrier)
+{
+    (void)carrier;
+    char *start = (char *)freed, *word = (char *)&freed->word;
+    frees++;
+    mc_assert(weft__word_peek(freed) == 0); // W3
+    mc_forbid(start, (size_t)(word - start));
+    mc_forbid(word + sizeof freed->word,
+              sizeof *freed - (size_t)(word - start) - sizeof freed->word);
+}
+
+static const struct weft__kind kind = { .name = "model", .free = free_block };
+
+static void end(void *unused)
+{
+    (void)unused;
+    task.result = RESULT;
+    weft__task_end(&task, NULL);
+    weft__task_release(&task, NULL);
+}
+
+static void join(struct weft__task *self, int joiner, weft_time deadline)
+{
+    int result = 0;
+    outcomes[joiner] = weft__task_join(&task, self, &result, deadline);
+    mc_assert(outcomes[joiner] == -ETIMEDOUT || (outcomes[joiner] == 0 && result == RESULT));
+    weft__task_release(&task, NULL);
+}
+
+static void foreign_joins(void *unused)
+{
+    (void)unused;
+    join(NULL, 0, WEFT_FOREVER);
+}
+
+static void foreign_may_be_late(void *unused)
+{
+    (void)unused;
+    join(NULL, 0, 10);
+}
+
+static void another_may_be_late(void *unused)
+{
+    (void)unused;
+    join(NULL, 1, 10);
+}
+
+static void task_joins(void *unused)
+{
+    (void)unused;
+    join(&actor.task, 1, WEFT_FOREVER);
+}
+
+static void task_may_be_late(void *unused)
+{
+    (void)unused;
+    join(&actor.task, 1, 10);
+}
+
+// Gives its handle back without joining, after a look.
+static void detach(void *unused)
+{
+    (void)unused;
+    if (weft__task_ended(&task)) {
+        mc_assert(task.result == RESULT);
+    }
+    weft__task_release(&task, NULL);
+}
+
+static void start(void (*second)(void *), void (*third)(void *))
+{
+    unsigned handles = third != NULL ? 2 : 1;
+    stage_actor_init(&actor, "actor");
+    task = (struct weft__task){ .kind = &kind, .sched = &stage_scheduler };
+    weft__word_init(&task, 1 + handles, 0);
+    outcomes[0] = outcomes[1] = frees = 0;
+    mc_name(&task, sizeof task, "task");
+    mc_name(&task.word, sizeof task.word, "word");
+    mc_name(&task.joiners, sizeof task.joiners, "joiners");
+    mc_name(&task.result, sizeof task.result, "result");
+    mc_name(&actor.lane, sizeof actor.lane, "lane");
+    mc_thread(end, NULL);
+    mc_thread(second, NULL);
+    if (third != NULL) {
+        mc_thread(third, NULL);
+    }
+}
+
+static void one_joiner(void)
+{
+    start(foreign_joins, NULL);
+}
+
+static void one_task(void)
+{
+    start(task_may_be_late, NULL);
+}
+
+static void detached(void)
+{
+    start(detach, foreign_joins);
+}
+
+static void two_joiners(void)
+{
+    start(foreign_joins, task_joins);
+}
+
+static void two_late(void)
+{
+    start(foreign_may_be_late, another_may_be_late);
+}
+
+static void check(void)
+{
+    mc_assert(frees == 1);
+}
+
+const struct mc_model mc_models[] = {
+    { .name = "join_one_joiner", .setup = one_joiner, .check = check },
+    { .name = "join_one_task", .setup = one_task, .check = check },
+    { .name = "join_detached", .setup = detached, .check = check },
+    { .name = "join_two_joiners", .setup = two_joiners, .check = check },
+    { .name = "join_two_late", .setup = two_late, .check = check },
+    { .name = NULL },
+};

@@ -1,0 +1,170 @@
+// scope_model.c - children that leave, fail or are cancelled while their scope is joined
+// (task/scope.c, S2 to S6).
+//
+// The scope dies when its join returns: a child that touches it later is reported. The children were
+// entered before the threads start (spawn_model.c has children that are entered while a cancel is
+// on its way). They are played by threads: they block until cancelled where the model says so, then
+// end as weft__task_end() would end them. A cancel that does not reach a child, or a last child that
+// does not wake the owner, leaves somebody asleep.
+//
+// Sources: task/scope.c task/wait.c task/run.c
+// Headers: task/word.h base/lock.h
+// With: stage.c stage_actor.c stage_lock.c
+// Flags: -DWEFT_TINY=1
+#include <errno.h>
+
+#include "mc.h"
+#include "stage.h"
+#include "task/scope.h"
+#include "task/wait.h"
+#include "task/word.h"
+
+enum { CHILDREN = 2, FAILURE = -EIO };
+
+static struct stage_actor owner, child[CHILDREN];
+static struct weft__scope root, outer, scope;
+static int results[CHILDREN]; // with which the children end
+static int verdict;           // what the join returned
+static int blocked[CHILDREN]; // what blocking children got
+
+static void own(void *unused)
+{
+    (void)unused;
+    verdict = weft__scope_join(&scope);
+    mc_assert(scope.live == 0 && scope.children == NULL && owner.task.scope == &outer);
+    mc_forbid(&scope, sizeof scope);
+}
+
+static void end(int number)
+{
+    struct weft__task *task = &child[number].task;
+    weft__scope_settle(task->birth, results[number]);
+    weft__scope_leave(task->birth, task);
+    weft__word_end(task);
+}
+
+static void run_child(void *arg)
+{
+    end((int)(intptr_t)arg);
+}
+
+static __attribute__((noinline)) int block_for_ever(struct weft__task *task)
+{
+    struct weft__wait wait;
+    weft__wait_init(&wait, task, WEFT__WAIT_WITHDRAW, "model");
+    return weft__block(&wait, WEFT_FOREVER);
+}
+
+static void run_until_cancelled(void *arg)
+{
+    int number = (int)(intptr_t)arg;
+    blocked[number] = block_for_ever(&child[number].task);
+    end(number);
+}
+
+static void cancel_outer(void *unused)
+{
+    (void)unused;
+    weft__scope_cancel(&outer, -ECANCELED);
+}
+
+// Whoever cancels knows that the scope is open, for instance because it is a child of it.
+static void cancel_from_child(void *arg)
+{
+    int number = (int)(intptr_t)arg;
+    weft__scope_cancel(&scope, FAILURE);
+    end(number);
+}
+
+static void enter(int number, int result)
+{
+    static const char *const names[] = { "child0", "child1" };
+    struct weft__task *task = &child[number].task;
+    stage_actor_init(&child[number], names[number]);
+    task->birth = task->scope = &scope;
+    int rc = weft__scope_enter(&scope, task);
+    mc_assert(rc == 0);
+    results[number] = result;
+    blocked[number] = 0;
+}
+
+static void reset(int children, int policy, int result)
+{
+    stage_actor_init(&owner, "owner");
+    root = outer = (struct weft__scope){ .open = true };
+    outer.parent = &root;
+    outer.owner = &owner.task;
+    owner.task.scope = &outer;
+    weft__scope_open(&scope, &owner.task, policy, WEFT_FOREVER);
+    for (int i = 0; i < children; i++) {
+        enter(i, i == 0 ? result : 0);
+    }
+    mc_name(&scope, sizeof scope, "scope");
+    mc_name(&scope.cause, sizeof scope.cause, "cause");
+    mc_name(&scope.lock, sizeof scope.lock, "lock");
+    mc_thread(own, NULL);
+}
+
+static void two_leave(void)
+{
+    reset(2, WEFT_SCOPE_ALL, 0);
+    mc_thread(run_child, (void *)0);
+    mc_thread(run_child, (void *)1);
+}
+
+// One fails: the other is cancelled.
+static void one_fails(void)
+{
+    reset(2, WEFT_SCOPE_ALL, FAILURE);
+    mc_thread(run_child, (void *)0);
+    mc_thread(run_until_cancelled, (void *)1);
+}
+
+// One wins: the other is cancelled.
+static void one_wins(void)
+{
+    reset(2, WEFT_SCOPE_FIRST, 0);
+    mc_thread(run_child, (void *)0);
+    mc_thread(run_until_cancelled, (void *)1);
+}
+
+// A cancel from outside reaches the owner in its join, who passes it on.
+static void outside(void)
+{
+    reset(1, WEFT_SCOPE_ALL, 0);
+    mc_thread(run_until_cancelled, (void *)0);
+    mc_thread(cancel_outer, NULL);
+}
+
+// Two cancels at once.
+static void both_cancel(void)
+{
+    reset(2, WEFT_SCOPE_COLLECT, 0);
+    mc_thread(cancel_from_child, (void *)0);
+    mc_thread(cancel_from_child, (void *)1);
+}
+
+static void check_fine(void)
+{
+    mc_assert(verdict == 0);
+}
+
+static void check_failed(void)
+{
+    mc_assert(verdict == FAILURE);
+    mc_assert(blocked[1] == 0 || blocked[1] == -ECANCELED);
+}
+
+static void check_outside(void)
+{
+    mc_assert(verdict == -ECANCELED);
+}
+
+const struct mc_model mc_models[] = {
+    { .name = "scope_two_leave", .setup = two_leave, .check = check_fine },
+    { .name = "scope_one_fails", .setup = one_fails, .check = check_failed, .never_spurious = 1 },
+    { .name = "scope_one_wins", .setup = one_wins, .check = check_fine, .never_spurious = 1 },
+    { .name = "scope_outside", .setup = outside, .check = check_outside },
+    { .name = "scope_both_cancel", .setup = both_cancel, .check = check_failed },
+    { .name = NULL },
+};
