@@ -66,7 +66,8 @@ def runtimes():
     """Every runtime of every copy of the library in the process."""
     found = False
     for symbol in gdb.lookup_static_symbols("runtimes"):
-        if str(symbol.type) == "struct weft__runtime *":
+        # Link-time optimisation leaves a second entry without a place.
+        if str(symbol.type) == "struct weft__runtime *" and not symbol.value().is_optimized_out:
             found = True
             runtime = symbol.value()
             while integer(runtime) != 0:
