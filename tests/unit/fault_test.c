@@ -289,12 +289,18 @@ static void *end_at_once(void *arg)
     return arg;
 }
 
-static void attempt(void (*scenario)(void), int n, bool threads_stay)
+/// The first thread of a process brings along the thread sanitizer's own.
+static int usual_threads(void)
 {
-    pthread_t thread; // the first one brings along the thread sanitizer's own
+    pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, end_at_once, NULL), 0);
     pthread_join(thread, NULL);
-    int threads = count_threads();
+    return count_threads();
+}
+
+static void attempt(void (*scenario)(void), int n, bool threads_stay)
+{
+    int threads = usual_threads();
     int descriptors = count_descriptors();
     alarm(HANG_S);
     atomic_store(&countdown, n);
@@ -380,7 +386,7 @@ static void check_descriptors(void)
     struct weft_options options = quiet();
     weft_runtime *runtime;
     int before = count_descriptors();
-    int threads = count_threads();
+    int threads = usual_threads();
     struct rlimit limit;
     CHECK_OK(getrlimit(RLIMIT_NOFILE, &limit));
     bool reached_success = false;
