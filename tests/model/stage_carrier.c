@@ -22,11 +22,11 @@ static int poll_nothing(void *state)
 
 static int wait_or_expire(void *state, weft_time until)
 {
-    if (until != WEFT_FOREVER && mc_choose(2) == 0) {
+    if (until == WEFT_FOREVER) {
+        mc_event_wait(state);
+    } else if (!mc_event_wait_briefly(state)) {
         now = until > now ? until : now;
-        return 0;
     }
-    mc_event_wait(state);
     return 0;
 }
 

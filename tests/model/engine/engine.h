@@ -85,6 +85,7 @@ struct mc__thread {
     struct mc__entry entry;
     const void *blocked_on;
     const char *blocked_in;
+    bool may_time_out; // while BLOCKED
 
     // Memory, memory.c.
     struct mc__view now;        // what it knows
@@ -98,6 +99,7 @@ struct mc__thread {
         uint32_t at;
     } watched[MC__WATCHED];
     uint8_t watched_count;
+    bool has_changed;       // one of them, itself: its next round finds another value
     uint8_t rests;          // how often it relaxed: 0, 1, or 2 for more
     uint8_t must_run_first; // fairness: these go before it spins again
     uint8_t ran_since;      // since its last mc_relax()
@@ -145,6 +147,7 @@ void mc__tick(void);  // what the running thread does from here on is not yet re
 void mc__point(void); // another thread may run here
 void mc__rest(void);  // the caller is SPINNING
 void mc__block(const void *on, const char *in);
+bool mc__block_briefly(const void *on, const char *in); // false: its time was up
 const char *mc__failure(void);
 uint64_t mc__steps(void);
 
@@ -206,6 +209,7 @@ int mc__futex_wait(const void *word, uint32_t expected);
 int mc__futex_wake(const void *word, int count);
 void mc__event_set(const void *event);
 int mc__event_wait(const void *event);
+int mc__event_wait_briefly(const void *event);
 void mc__relax(void);
 void mc__free(void *block);
 

@@ -59,6 +59,7 @@
         entrance mc_futex_wake, mc__futex_wake, 2
         entrance mc_event_set, mc__event_set, 1
         entrance mc_event_wait, mc__event_wait, 1
+        entrance mc_event_wait_briefly, mc__event_wait_briefly, 1
         entrance mc_relax, mc__relax, 0
         entrance mc_forbid, mc__forbid, 2
         entrance mc_allow, mc__allow, 2

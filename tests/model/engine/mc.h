@@ -45,7 +45,7 @@ _Noreturn void mc_fail(const char *format, ...) __attribute__((format(printf, 1,
 int mc_choose(int n);
 
 // Stands in a spin loop where the hardware's pause would. The caller rests until a location that it
-// read since the last mc_relax() gets a newer store. The loop's body must have no side effects.
+// read since the last mc_relax() gets a newer store, unless it has changed something itself.
 void mc_relax(void);
 
 // A kernel futex. Wait returns 0 after a wake-up or spuriously, -EAGAIN if the word differs; a
@@ -58,6 +58,9 @@ int mc_futex_wake(const void *word, int count);
 // Wait returns 1 if it took the token, 0 for a spurious return.
 void mc_event_set(const void *event);
 int mc_event_wait(const void *event);
+
+// The same with a time limit: returns 0 at any moment, so nobody sleeps here for ever.
+int mc_event_wait_briefly(const void *event);
 
 // From here on any access to the range is a failure, and so is an earlier one that did not happen
 // before this call: the memory has died (a stack frame was left, a page was given back).

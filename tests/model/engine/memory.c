@@ -254,6 +254,7 @@ void mc__store(volatile void *address, unsigned size, uint64_t value, int order)
         }
     }
     int after = places[mc__choice(count)];
+    mc__self()->has_changed |= mc__store_at(where, after)->value != truncate_to(value, size);
     struct mc__store *store = mc__insert(where, after);
     give_out(where, store, value, order);
     MC__TRACE("store %s := %s (%s)%s", mc__address_text(plain), mc__value_text(store->value),
@@ -264,6 +265,7 @@ static void modify(struct mc__location *where, int index, uint64_t value, int or
 {
     const struct mc__store *read = mc__store_at(where, index);
     take_in(where, read, order);
+    mc__self()->has_changed |= read->value != truncate_to(value, where->size);
     struct mc__store *store = mc__insert(where, index);
     give_out(where, store, value, order);
     continue_sequence(store, read);

@@ -93,7 +93,7 @@ static unsigned could_run(void)
     unsigned mask = 0;
     for (int i = 0; i < mc__thread_count; i++) {
         const struct mc__thread *thread = &mc__threads[i];
-        if (thread->status == MC__READY ||
+        if (thread->status == MC__READY || thread->may_time_out ||
             (thread->status == MC__SPINNING && mc__has_news(thread))) {
             mask |= bit(i);
         }
@@ -238,6 +238,18 @@ void mc__block(const void *on, const char *in)
     self->blocked_in = in;
     self->phase = MC__IN_BLOCK;
     reschedule(true);
+}
+
+bool mc__block_briefly(const void *on, const char *in)
+{
+    struct mc__thread *self = mc__self();
+    self->may_time_out = true;
+    mc__block(on, in);
+    self->may_time_out = false;
+    bool was_woken = self->status == MC__READY;
+    self->status = MC__READY;
+    self->blocked_on = NULL;
+    return was_woken;
 }
 
 void mc__rest(void)

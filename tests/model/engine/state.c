@@ -221,7 +221,8 @@ static uint64_t hash_thread(int id)
         return mc__mix((uint64_t)id, 0x656e64);
     }
     uint64_t flags = (uint64_t)thread->status | (uint64_t)thread->phase << 8 |
-                     (uint64_t)thread->spurious_left << 16;
+                     (uint64_t)thread->spurious_left << 16 | (uint64_t)thread->may_time_out << 20 |
+                     (uint64_t)thread->has_changed << 21;
     if (thread->rests > 0) {
         flags |= (uint64_t)thread->must_run_first << 24 | (uint64_t)thread->ran_since << 32 |
                  (uint64_t)thread->runnable_since << 40 | (uint64_t)thread->rests << 48;

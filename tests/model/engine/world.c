@@ -200,6 +200,22 @@ int mc__event_wait(const void *event)
     return 1;
 }
 
+int mc__event_wait_briefly(const void *event)
+{
+    mc__called_from(__builtin_return_address(0));
+    mc__point();
+    struct object *object = object_of(event);
+    if (object->has_token) {
+        MC__TRACE("takes event %s", mc__address_text(event));
+        object->has_token = false;
+        return 1;
+    }
+    MC__TRACE("sleeps on event %s for a while", mc__address_text(event));
+    bool was_woken = mc__block_briefly(event, "mc_event_wait_briefly");
+    MC__TRACE(was_woken ? "wakes up" : "has slept long enough");
+    return was_woken;
+}
+
 // Spin loops.
 
 static bool is_newer(const struct mc__thread *thread, int i)
@@ -208,7 +224,7 @@ static bool is_newer(const struct mc__thread *thread, int i)
     return mc__store_at(where, where->count - 1)->at > thread->watched[i].at;
 }
 
-// A loop that read nothing is not waiting for memory: let it run.
+// A loop that read nothing, or changed something, is not just waiting for memory: let it run.
 bool mc__has_news(const struct mc__thread *thread)
 {
     for (int i = 0; i < thread->watched_count; i++) {
@@ -216,7 +232,7 @@ bool mc__has_news(const struct mc__thread *thread)
             return true;
         }
     }
-    return thread->watched_count == 0;
+    return thread->watched_count == 0 || thread->has_changed;
 }
 
 // The next round of the loop sees one of the news, or it would be the same round again. The first
@@ -251,6 +267,7 @@ void mc__relax(void)
         }
     }
     self->watched_count = 0;
+    self->has_changed = false;
 }
 
 // Allocator.
