@@ -40,7 +40,7 @@ tiny: deps-test build-tiny/build.ninja ## tests with tiny queues, wheels and cac
 	@tools/test-summary build-tiny
 
 test-aarch64: deps-aarch64 build-aarch64/build.ninja ## cross-compiled tests under qemu-user, epoll only
-	@TEST_TIMEOUT=$${TEST_TIMEOUT:-240} tools/test-summary build-aarch64
+	@TEST_EMULATED=1 TEST_TIMEOUT=$${TEST_TIMEOUT:-240} tools/test-summary build-aarch64
 
 model: deps-model ## model-check the lock-free protocols, with mutants (model-quick: as CI does)
 	@tests/model/run

@@ -11,16 +11,30 @@
 #include <weft.h>
 
 #if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define NO_THREADS_IN_CHILD 1
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
 #endif
+
+/// The thread sanitizer kills a forked child that makes threads; so does qemu-user.
+static bool child_may_make_threads(void)
+{
+#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
+    return false;
+#else
+    return !test_is_emulated();
 #endif
-#if defined(__SANITIZE_THREAD__)
-#define NO_THREADS_IN_CHILD 1
+}
+
+/// The address sanitizer's allocator may be locked for ever in the child of a busy process.
+static bool child_of_busy_process_may_allocate(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
+    return false;
+#else
+    return true;
 #endif
-#ifndef NO_THREADS_IN_CHILD
-#define NO_THREADS_IN_CHILD 0 // thread sanitizer kills a forked child that makes threads
-#endif
+}
 
 static int nothing(void *arg)
 {
@@ -68,7 +82,7 @@ static int in_new_runtime(void *arg)
 
 static void start_afresh(void)
 {
-    if (!NO_THREADS_IN_CHILD) {
+    if (child_may_make_threads()) {
         struct weft_options options = WEFT_OPTIONS_INIT;
         options.carriers = 2;
         CHECK_EQ(weft_run(in_new_runtime, NULL, &options), 13);
@@ -184,7 +198,7 @@ TEST_DRIVERS(the_childs_dump_knows_only_its_own_tasks)
 
 TEST_DRIVERS(the_default_runtime_is_made_anew)
 {
-    if (NO_THREADS_IN_CHILD) {
+    if (!child_may_make_threads()) {
         SKIP("no threads after fork");
     }
     weft_runtime *runtime = weft_runtime_default();
@@ -358,8 +372,8 @@ static void *use_the_default(void *arg)
 
 TEST_DRIVERS(forks_while_others_spawn_create_and_destroy)
 {
-    if (NO_THREADS_IN_CHILD) {
-        SKIP("no threads after fork");
+    if (!child_may_make_threads() || !child_of_busy_process_may_allocate()) {
+        SKIP("the sanitizer or emulator cannot do that");
     }
     struct parent parent;
     pthread_t threads[3];

@@ -80,6 +80,11 @@ bool test_is_slow(void)
     return SANITIZED || (preload && strstr(preload, "vgpreload"));
 }
 
+bool test_is_emulated(void)
+{
+    return getenv("TEST_EMULATED") != NULL;
+}
+
 static uint64_t env_number(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);

@@ -95,6 +95,10 @@ uint64_t test_scaled(uint64_t full);
 /// True when built with a sanitizer or running under valgrind.
 bool test_is_slow(void);
 
+/// True when run by qemu-user, which says so by TEST_EMULATED: it cannot make threads in a forked
+/// child, nor execute a program of the foreign kind.
+bool test_is_emulated(void);
+
 bool test_uring_available(void);
 
 __attribute__((noreturn, format(printf, 3, 4))) void test_fail(const char *file, int line,

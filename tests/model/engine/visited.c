@@ -57,8 +57,9 @@ bool mc__visited_before(uint64_t state, unsigned preemptions)
     if (mc__never_prune || preemptions > PREEMPTION_MASK) {
         return false;
     }
-    uint64_t key = (state | 8) & ~(uint64_t)PREEMPTION_MASK;
-    if (used >= ((size_t)3 << bits) / 4 && bits < MOST_BITS) {
+    uint64_t key = state & ~(uint64_t)PREEMPTION_MASK;
+    key = key == 0 ? ~(uint64_t)PREEMPTION_MASK : key; // 0 marks a free slot
+    if (used >= ((size_t)5 << bits) / 8 && bits < MOST_BITS) {
         grow();
     }
     uint64_t *slot = slot_of(table, bits, key);
