@@ -165,6 +165,9 @@ const struct mc_model mc_models[] = {
     { .name = "scope_one_fails", .setup = one_fails, .check = check_failed, .never_spurious = 1 },
     { .name = "scope_one_wins", .setup = one_wins, .check = check_fine, .never_spurious = 1 },
     { .name = "scope_outside", .setup = outside, .check = check_outside },
-    { .name = "scope_both_cancel", .setup = both_cancel, .check = check_failed },
+    { .name = "scope_both_cancel",
+      .setup = both_cancel,
+      .check = check_failed,
+      .never_spurious = 1 },
     { .name = NULL },
 };

@@ -51,6 +51,7 @@ void stage_carrier_init(struct weft__carrier *carrier, const char *name)
     carrier->driver = &driver;
     carrier->driver_state = &carrier->driver_state;
     carrier->runner.carrier = carrier;
+    carrier->quantum_ns = WEFT__WHEEL_TICK_NS;
     mc_name(carrier, sizeof *carrier, name);
     mc_name(&carrier->state, sizeof carrier->state, "state");
     mc_name(&carrier->inbox, sizeof carrier->inbox, "inbox");

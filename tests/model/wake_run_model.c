@@ -45,7 +45,7 @@ static void stop(struct weft__request *request, struct weft__carrier *carrier)
 
 void weft__task_end(struct weft__task *ended, struct weft__carrier *carrier)
 {
-    (void)ended;
+    (void)weft__word_end(ended);
     carrier->stop = true;
     for (int i = 0; i < carrier_count; i++) {
         if (&carriers[i] != carrier) {
@@ -97,7 +97,7 @@ static void reset(int count, int first, int second)
     wanted[1] = second;
     task = (struct weft__task){ .kind = &weft__kind_future, .sched = &scheduler };
     task.home = &carriers[0];
-    weft__word_init(&task, 1, 0);
+    weft__word_init(&task, 2, 0); // one is ours: nobody frees it
     for (int i = 0; i < count; i++) {
         stage_carrier_init(&carriers[i], i == 0 ? "carrier0" : "carrier1");
         carriers[i].number = i;

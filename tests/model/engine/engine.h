@@ -238,7 +238,14 @@ void mc__state_reset(void);
 void mc__state_note_choice(int choice); // made by setup
 uint64_t mc__state_hash(bool voluntary);
 uint64_t mc__view_hash(const struct mc__view *view);
-uint64_t mc__clock_rank(int thread, uint16_t clock);
+extern uint8_t mc__rank[MC__THREADS][MC__MAX_STEPS + 2]; // Z2, up to each thread's clock
+extern uint16_t mc__known_to_all[MC__THREADS];
+
+// How an access at this time counts: 0 if all threads know of it.
+static inline uint64_t mc__clock_rank(int thread, uint16_t clock)
+{
+    return clock <= mc__known_to_all[thread] ? 0 : 1u + mc__rank[thread][clock];
+}
 
 // visited.c
 void mc__visited_clear(void);

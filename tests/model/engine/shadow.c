@@ -6,6 +6,8 @@
 // not change places at plain accesses.
 //
 // What setup does is not recorded: it happened before everything.
+#include <string.h>
+
 #include "engine.h"
 
 enum { GRANULE = 8, TABLE_BITS = 12, TABLE_SIZE = 1 << TABLE_BITS };
@@ -226,14 +228,39 @@ void mc__allow(const void *start, size_t size_bytes)
     walk(start, size_bytes, visit_allow);
 }
 
-// The last accesses of one kind by one thread, as far as somebody does not know of them.
+// The last accesses of one kind by one thread, as far as somebody does not know of them. Mostly there
+// are none, or all bytes were accessed at once.
 static uint64_t hash_row(int thread, const uint16_t *row)
 {
+    uint64_t half[2];
+    memcpy(half, row, sizeof half);
+    if ((half[0] | half[1]) == 0) {
+        return 0;
+    }
+    if (half[0] == half[1] && half[0] == row[0] * UINT64_C(0x0001000100010001)) {
+        return mc__clock_rank(thread, row[0]) * UINT64_C(0x0101010101010101);
+    }
     uint64_t ranks = 0;
     for (int i = 0; i < GRANULE; i++) {
         ranks = ranks << 8 | (row[i] == 0 ? 0 : mc__clock_rank(thread, row[i]));
     }
     return ranks;
+}
+
+// Live stacks are hashed as a whole, atomic locations store by store.
+static uint64_t hash_content(const struct granule *granule)
+{
+    const uint8_t *bytes = (const uint8_t *)(granule->key * GRANULE);
+    uint64_t locations, content = 0;
+    memcpy(&locations, granule->location, sizeof locations);
+    if (locations == 0) {
+        memcpy(&content, bytes, sizeof content);
+        return content;
+    }
+    for (int i = 0; i < GRANULE; i++) {
+        content = content << 8 | (granule->location[i] == 0 ? bytes[i] : 0);
+    }
+    return content;
 }
 
 static uint64_t hash_granule(const struct granule *granule)
@@ -244,12 +271,8 @@ static uint64_t hash_granule(const struct granule *granule)
         return 0;
     }
     uint64_t hash = granule->forbidden;
-    // Live stacks are hashed as a whole, atomic locations store by store.
     if (owner < 0) {
-        for (int i = 0; i < GRANULE; i++) {
-            hash = hash << 7 ^
-                   (granule->location[i] == 0 ? *(const uint8_t *)(start + (unsigned)i) : 0);
-        }
+        hash = mc__mix(hash, hash_content(granule));
     }
     for (int t = 0; t < mc__thread_count; t++) {
         if (mc__clock_rank(t, granule->latest[t]) == 0) {

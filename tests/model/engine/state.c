@@ -29,8 +29,8 @@ struct mc__entry mc__entry;
 static uint16_t first[MC__LOCATIONS];      // first store that counts
 static uint8_t interesting[MC__LOCATIONS]; // locations with more than one such store
 static int interesting_count;
-static uint8_t rank[MC__THREADS][MC__MAX_STEPS + 2]; // Z2, up to each thread's clock
-static uint16_t known_to_all[MC__THREADS];
+uint8_t mc__rank[MC__THREADS][MC__MAX_STEPS + 2];
+uint16_t mc__known_to_all[MC__THREADS];
 static uint64_t chosen_in_setup;
 
 void mc__state_reset(void)
@@ -83,7 +83,7 @@ static void find_stores_that_count(void)
 static void mark(const struct mc__view *view)
 {
     for (int t = 0; t < mc__thread_count; t++) {
-        rank[t][view->clock[t]] = 1;
+        mc__rank[t][view->clock[t]] = 1;
     }
 }
 
@@ -119,13 +119,13 @@ static void rank_clocks(void)
     for (int t = 0; t < mc__thread_count; t++) {
         unsigned own = mc__threads[t].now.clock[t];
         for (unsigned i = 0; i <= own; i++) {
-            rank[t][i] = 0;
+            mc__rank[t][i] = 0;
         }
-        known_to_all[t] = UINT16_MAX;
+        mc__known_to_all[t] = UINT16_MAX;
         for (int u = 0; u < mc__thread_count; u++) {
             uint16_t known = mc__threads[u].now.clock[t];
-            if (u != t && is_live(&mc__threads[u]) && known < known_to_all[t]) {
-                known_to_all[t] = known;
+            if (u != t && is_live(&mc__threads[u]) && known < mc__known_to_all[t]) {
+                mc__known_to_all[t] = known;
             }
         }
     }
@@ -134,8 +134,8 @@ static void rank_clocks(void)
         unsigned own = mc__threads[t].now.clock[t];
         uint8_t smaller = 0;
         for (unsigned i = 0; i <= own; i++) {
-            uint8_t here = rank[t][i];
-            rank[t][i] = smaller;
+            uint8_t here = mc__rank[t][i];
+            mc__rank[t][i] = smaller;
             smaller = (uint8_t)(smaller + here);
         }
     }
@@ -145,7 +145,7 @@ uint64_t mc__view_hash(const struct mc__view *view)
 {
     uint64_t clocks = 0, places = 0;
     for (int t = 0; t < mc__thread_count; t++) {
-        clocks = clocks << 8 | rank[t][view->clock[t]];
+        clocks = clocks << 8 | mc__rank[t][view->clock[t]];
     }
     for (int i = 0; i < interesting_count; i++) {
         int location = interesting[i];
@@ -156,11 +156,6 @@ uint64_t mc__view_hash(const struct mc__view *view)
         }
     }
     return mc__mix(clocks, places);
-}
-
-uint64_t mc__clock_rank(int thread, uint16_t clock)
-{
-    return clock <= known_to_all[thread] ? 0 : 1u + rank[thread][clock];
 }
 
 static uint64_t hash_locations(void)
