@@ -190,12 +190,14 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     if (rc < 0) {
         goto free_task;
     }
+    // Published before it is linked: a cancel that finds the child in the scope must be able to mark
+    // it. Until on_start nobody runs it, whoever wakes it.
+    weft__word_init(task, handle != NULL ? 2 : 1, handle != NULL ? 0 : WEFT__WORD_DETACHED);
     rc = weft__scope_enter(spawn->scope, task);
     if (rc < 0) {
         goto free_locals;
     }
     count_spawn(crew, self);
-    weft__word_init(task, handle != NULL ? 2 : 1, handle != NULL ? 0 : WEFT__WORD_DETACHED);
     if (handle != NULL) {
         *handle = task;
     }
@@ -206,6 +208,7 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     return 0;
 
 free_locals:
+    atomic_store_explicit(&task->word, 0, memory_order_relaxed);
     weft__locals_end(task);
 free_task:
     task->kind->free(task, self);

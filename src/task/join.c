@@ -138,8 +138,12 @@ static void give_up(struct weft__wait *wait)
 static bool enlist(struct weft__task *task, struct weft__wait *wait)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
+        return false;
+    }
     if ((word & WEFT__WORD_REFS) == 2 * WEFT__WORD_REF && !(word & WEFT__WORD_JOINED)) {
-        // Ours is the only handle, and the end does not look before it sees JOINED.
+        // The task's own reference and ours: there is no other handle, and the end does not look
+        // before it sees JOINED.
         atomic_store_explicit(&task->joiners, (uintptr_t)wait, memory_order_relaxed);
     } else if (replace_head(task, pushed, wait) == CLOSED) {
         return false;
@@ -159,7 +163,7 @@ int weft__task_join(struct weft__task *task, struct weft__task *self, int *resul
     struct joining joining = { .task = task };
     weft__wait_init(&joining.wait, self, WEFT__WAIT_ASK_LATE, "join");
     joining.wait.ask = give_up;
-    if (!weft__task_ended(task) && enlist(task, &joining.wait)) {
+    if (enlist(task, &joining.wait)) {
         weft__block(&joining.wait, deadline);
         if (joining.wait.result < 0) {
             return (int)joining.wait.result;
