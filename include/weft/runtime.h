@@ -142,6 +142,7 @@ WEFT_API int weft_runtime_carriers(const weft_runtime *runtime);
 
 /// Writes one line for every task of every runtime: id, name, state, carrier, what it waits for and
 /// since when, spawn site, stack. The program keeps running; the picture is of no single moment.
+/// Creating and destroying runtimes, and fork(), wait until it is written.
 ///
 /// Call from:  any thread, with a descriptor that takes blocking writes.
 /// Errors:     what write(2) says
