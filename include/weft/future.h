@@ -128,7 +128,8 @@ WEFT_API enum weft_poll weft_sleep_poll(struct weft_sleep *sleep, weft_waker *wa
 /// Asks the sleep to end at once with -ECANCELED; poll it until READY.
 WEFT_API void weft_sleep_cancel(struct weft_sleep *sleep);
 
-/// After READY: 0, or -ECANCELED.
+/// After READY: 0, -ECANCELED, or -EAGAIN if a foreign thread polled it and weft_runtime_default()
+/// could not be made.
 WEFT_API int weft_sleep_result(const struct weft_sleep *sleep);
 
 WEFT_END_DECLS

@@ -41,7 +41,7 @@ WEFT_API void weft_attr_init(struct weft_attr *attr);
 /// Call from:  a task or a timer function. Foreign threads use weft_runtime_spawn().
 /// Errors:     -EPERM      not called from inside a runtime
 ///             -ENOMEM     no memory or address space for the stack
-///             -EINVAL     bad attribute
+///             -EINVAL     no function, or a bad attribute
 ///             -ECANCELED  the runtime is shutting down
 /// On every error `*task` is NULL and `fn` does not run.
 WEFT_API WEFT_MUST_CHECK int weft_spawn_at(weft_task **task, weft_fn fn, void *arg,
@@ -123,7 +123,8 @@ WEFT_API int weft_carrier_id(void);
 /// How many carriers the caller's runtime has, or 0 outside.
 WEFT_API int weft_carrier_count(void);
 
-/// Bytes of its stack that the task has ever touched, in whole pages (the control block included).
+/// Bytes of its stack that are in use, in whole pages (the control block included): what the task
+/// has touched so far. Stacks are reused: it may also be what a former user of the same stack has.
 /// -ENOTSUP for a future.
 ///
 /// Call from: any thread that owns a handle, while the task's runtime exists.

@@ -20,8 +20,9 @@
 __attribute__((noinline, no_sanitize("thread"))) static bool copy_task(struct weft__task *task,
                                                                        struct weft__task *copy)
 {
-    const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)task;
-    uint64_t *to = (uint64_t *)(void *)copy;
+    typedef uint64_t __attribute__((may_alias)) any_word;
+    const volatile any_word *from = (const volatile any_word *)(const volatile void *)task;
+    any_word *to = (any_word *)(void *)copy;
     uint64_t before = atomic_load_explicit(&task->word, memory_order_acquire) & WEFT__WORD_REFS;
     for (size_t i = 0; i < sizeof *copy / sizeof *to; i++) {
         to[i] = from[i];

@@ -98,6 +98,7 @@ void weft__runtime_free(struct weft__runtime *runtime)
         keep(runtime); // a later release still finds everything in place
         return;
     }
+    weft__crew_await_visitors(crew); // who has given back the last handle of a task, just now
     weft__blocks_fini(&crew->blocks);
     weft__stack_pool_destroy(crew->stacks);
     weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);

@@ -90,5 +90,7 @@ int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carr
     if (crew->generation != weft__fork_generation()) {
         return -ESRCH;
     }
-    return crew->simulated && (self == NULL || self->crew != crew) ? -ENOTSUP : 0;
+    bool ours = self != NULL && self->crew == crew;
+    bool simulated = crew->simulated || (self != NULL && self->crew->simulated);
+    return simulated && !ours ? -ENOTSUP : 0;
 }

@@ -64,7 +64,7 @@ int weft_scope_spawn_at(struct weft_scope *scope, weft_fn fn, void *arg, const c
 void weft_scope_cancel(struct weft_scope *public_scope)
 {
     struct weft__scope *scope = weft__scope_of(public_scope);
-    if (scope->open) {
+    if (scope->open && weft__runtime_refuses(scope->owner->crew, weft__carrier_self()) == 0) {
         weft__scope_cancel(scope, -ECANCELED);
     }
 }

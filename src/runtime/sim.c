@@ -17,7 +17,7 @@
 #include "runtime/runtime.h"
 #include "sched/clock.h"
 #include "sched/park.h"
-#include "task/join.h"
+#include "task/overflow.h"
 
 #define DEFAULT_CARRIERS 2
 #define MAX_CARRIERS 64
@@ -124,7 +124,7 @@ static void step(struct sim *sim, int i)
         *state = (struct sim_carrier){ false, false, 0 };
     }
     sim->steps++;
-    sim->clock.now += weft__rng_below(&sim->clock.rng, STEP_COST_NS);
+    weft__sim_spend(&sim->clock, weft__rng_below(&sim->clock.rng, STEP_COST_NS));
     weft__sim_note(&sim->clock, (uint64_t)i);
     carrier->coarse_now = sim->clock.now;
     weft__carrier_set_self(carrier);
@@ -212,7 +212,7 @@ static int watch_main(struct sim *sim)
     }
     sim->main_ended = true;
     sim->main_result = sim->main->result;
-    sim->grace_end = sim->clock.now + sim->options.grace_ns;
+    sim->grace_end = weft__sim_later(&sim->clock, sim->options.grace_ns);
     return cancel_all(sim);
 }
 
@@ -300,6 +300,7 @@ static void close_carriers(struct sim *sim, bool failed)
     for (int i = 0; i < runtime->crew.count; i++) {
         weft__context_forget(&runtime->crew.carriers[i].runner.context);
     }
+    weft__overflow_thread_fini();
     *weft__cxx_of_thread() = sim->callers_cxx;
     weft__registry_remove(runtime);
     weft__runtime_free(runtime);
@@ -345,12 +346,21 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
         .rng.state = weft__rng_next(&sim->rng),
         .hash = sim->options.seed,
     };
-    rc = weft__runtime_alloc(&sim->runtime, &resolved, &log, &sim_driver);
+    weft__overflow_set_describe(weft__describe_block);
+    rc = weft__overflow_install();
+    if (rc == 0) {
+        rc = weft__overflow_thread_init();
+    }
     if (rc < 0) {
         return rc;
     }
-    weft__registry_add(sim->runtime);
+    rc = weft__runtime_alloc(&sim->runtime, &resolved, &log, &sim_driver);
+    if (rc < 0) {
+        weft__overflow_thread_fini();
+        return rc;
+    }
     open_carriers(sim);
+    weft__registry_add(sim->runtime);
     return 0;
 }
 

@@ -55,7 +55,9 @@ int weft_go_at(weft_fn fn, void *arg, const char *file, int line)
 int weft_spawn_future_at(weft_task **task, struct weft_future *future, const struct weft_attr *attr,
                          const char *file, int line)
 {
-    struct weft__spawn spawn = { .arg = future, .attr = attr, .file = file, .line = line };
+    struct weft__spawn spawn = {
+        .is_future = true, .arg = future, .attr = attr, .file = file, .line = line
+    };
     return spawn_here(task, &spawn);
 }
 
@@ -70,6 +72,8 @@ int weft_runtime_spawn_future_at(weft_task **task, weft_runtime *runtime,
                                  struct weft_future *future, const struct weft_attr *attr,
                                  const char *file, int line)
 {
-    struct weft__spawn spawn = { .arg = future, .attr = attr, .file = file, .line = line };
+    struct weft__spawn spawn = {
+        .is_future = true, .arg = future, .attr = attr, .file = file, .line = line
+    };
     return spawn_there(task, runtime, &spawn);
 }

@@ -34,7 +34,7 @@ int weft_join(int *result, weft_task *task, weft_time deadline)
     if (result != NULL) {
         *result = value;
     }
-    weft__task_release(task, weft__carrier_self());
+    weft__host_release(task);
     return 0;
 }
 
@@ -59,7 +59,7 @@ weft_task *weft_task_retain(weft_task *task)
 void weft_task_release(weft_task *task)
 {
     if (task != NULL) {
-        weft__task_release(task, weft__carrier_self());
+        weft__host_release(task);
     }
 }
 

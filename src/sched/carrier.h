@@ -103,9 +103,6 @@ int weft__no_task(void);
 /// Marks the calling thread as one that was inside a runtime when its process forked.
 void weft__forget_self_after_fork(void);
 
-/// Whether this thread is such a one.
-bool weft__orphaned(void);
-
 /// A carrier for a foreign thread that needs one: of the default runtime, or NULL. Implemented by
 /// the runtime layer.
 struct weft__carrier *weft__default_carrier(void);

@@ -12,6 +12,18 @@ struct weft__sim_clock {
     uint64_t hash;        // over everything that happened
 };
 
+/// `duration_ns` from now, at most the last moment there is.
+static inline weft_time weft__sim_later(const struct weft__sim_clock *clock, weft_time duration_ns)
+{
+    weft_time left = WEFT_FOREVER - 1 - clock->now;
+    return clock->now + (duration_ns < left ? duration_ns : left);
+}
+
+static inline void weft__sim_spend(struct weft__sim_clock *clock, weft_time duration_ns)
+{
+    clock->now = weft__sim_later(clock, duration_ns);
+}
+
 /// Mixes an event and its time into the trace hash.
 static inline void weft__sim_note(struct weft__sim_clock *clock, uint64_t event)
 {

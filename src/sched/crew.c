@@ -30,9 +30,9 @@ uint64_t weft__crew_live(struct weft__crew *crew)
 static void visit(struct weft__task *task, struct weft__carrier *self)
 {
     struct weft__crew *crew = task->crew;
-    atomic_fetch_add_explicit(&crew->visitors, 1, memory_order_relaxed);
+    weft__crew_enter(crew);
     weft__put(task->home, &task->node, self);
-    atomic_fetch_sub_explicit(&crew->visitors, 1, memory_order_release);
+    weft__crew_leave(crew);
 }
 
 void weft__crew_await_visitors(struct weft__crew *crew)

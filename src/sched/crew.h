@@ -38,6 +38,18 @@ struct weft__crew {
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.
 uint64_t weft__crew_live(struct weft__crew *crew);
 
+/// Around whatever a thread of another crew, or of none, does with a crew that its own action may
+/// allow to go: handing over a task, giving back its last handle, setting a timer. See crew.c.
+static inline void weft__crew_enter(struct weft__crew *crew)
+{
+    atomic_fetch_add_explicit(&crew->visitors, 1, memory_order_relaxed);
+}
+
+static inline void weft__crew_leave(struct weft__crew *crew)
+{
+    atomic_fetch_sub_explicit(&crew->visitors, 1, memory_order_release);
+}
+
 /// Waits until no visitor is inside. The carriers have stopped, so it is a matter of moments.
 void weft__crew_await_visitors(struct weft__crew *crew);
 
@@ -47,7 +59,8 @@ int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carr
 
 /// What a spawn needs to know.
 struct weft__spawn {
-    weft_fn fn; // NULL: a future
+    bool is_future;
+    weft_fn fn; // of a virtual thread
     void *arg;  // the function's argument, or the struct weft_future
     const struct weft_attr *attr;
     struct weft__scope *scope; // the child's birth scope

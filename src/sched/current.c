@@ -59,9 +59,3 @@ WEFT__NOINLINE void weft__forget_self_after_fork(void)
     orphaned = orphaned || current != NULL;
     current = NULL;
 }
-
-WEFT__NOINLINE bool weft__orphaned(void)
-{
-    __asm__ volatile("");
-    return orphaned;
-}

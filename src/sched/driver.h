@@ -24,7 +24,7 @@ struct weft__driver {
     /// that will call poll and wait. 0 or a negative errno.
     int (*open)(void **state, const struct weft__driver_config *config);
 
-    /// Frees the state. Nobody kicks any more. Called on the carrier's own thread.
+    /// Frees the state. Nobody kicks any more, and the carrier's thread has ended or is calling.
     void (*close)(void *state);
 
     /// Hands what is queued to the kernel and takes completions, without blocking. Costs nothing

@@ -72,6 +72,8 @@ static void copy_name(struct weft__task *task, const char *name)
 static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__carrier *self,
                  const struct weft__spawn *spawn, const struct weft_attr *attr)
 {
+    // After the zero word of the block's last user, for a dump that copies it meanwhile.
+    atomic_thread_fence(memory_order_release);
     task->node.kind = WEFT__NODE_TASK;
     task->sched = &crew->sched;
     task->home = choose_home(crew, self, attr);
@@ -83,7 +85,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->in_flight = 0;
     task->started = false;
     task->movable = true;
-    task->migratable = attr->migratable || spawn->fn == NULL;
+    task->migratable = attr->migratable || spawn->is_future;
     task->deadline = (struct weft__timer){ .fire = weft__deadline_fired };
     task->id = next_id(crew, self);
     task->fn = spawn->fn;
@@ -177,11 +179,11 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
 {
     const struct weft_attr *attr = spawn->attr != NULL ? spawn->attr : &default_attr;
     struct weft__task *task = NULL;
-    int rc = check_attr(crew, attr);
+    int rc = spawn->is_future || spawn->fn != NULL ? check_attr(crew, attr) : -EINVAL;
     if (rc < 0) {
         return rc;
     }
-    rc = spawn->fn != NULL ? take_thread(&task, crew, self, attr) : take_future(&task, crew);
+    rc = spawn->is_future ? take_future(&task, crew) : take_thread(&task, crew, self, attr);
     if (rc < 0) {
         return rc;
     }
@@ -227,5 +229,13 @@ void weft__host_free(struct weft__task *task, void *memory, size_t size_bytes)
 
 void weft__host_release(struct weft__task *task)
 {
-    weft__task_release(task, weft__carrier_self());
+    struct weft__carrier *self = weft__carrier_self();
+    struct weft__crew *crew = task->crew;
+    if (weft__likely(self != NULL && self->crew == crew)) {
+        weft__task_release(task, self);
+    } else if (weft__runtime_refuses(crew, self) != -ESRCH) { // in a forked child it is nobody's
+        weft__crew_enter(crew);
+        weft__task_release(task, self);
+        weft__crew_leave(crew);
+    }
 }

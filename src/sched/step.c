@@ -10,7 +10,7 @@
 weft_time weft__carrier_now(struct weft__carrier *carrier)
 {
     if (weft__unlikely(carrier->sim != NULL)) {
-        carrier->sim->now += weft__rng_below(&carrier->sim->rng, 64);
+        weft__sim_spend(carrier->sim, weft__rng_below(&carrier->sim->rng, 64));
         carrier->coarse_now = carrier->sim->now;
     } else {
         carrier->coarse_now = weft__clock_ns();

@@ -23,7 +23,8 @@
 // child is still counted), then the task is DONE, then joiners wake, then the child is no longer
 // counted and the scope may vanish. The task's own reference goes last, once its stack is left.
 //
-// Rejected: a lock per task around a list (three more RMWs per join); closing the stack at every end
+// Rejected: a lock per task around a list (three more RMWs per join); a plain store for the only
+// handle there is (the task itself may retain one and pass it on in between); closing the stack at every end
 // (one more RMW, also where nobody joins).
 // Locks: none. Checked by: tests/model (join/exit), tests/unit/join_test.c.
 #include "task/join.h"
@@ -137,15 +138,7 @@ static void give_up(struct weft__wait *wait)
 /// Pushes the wait and makes the end look for it. False: the task has ended, and the wait is ours.
 static bool enlist(struct weft__task *task, struct weft__wait *wait)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
-        return false;
-    }
-    if ((word & WEFT__WORD_REFS) == 2 * WEFT__WORD_REF && !(word & WEFT__WORD_JOINED)) {
-        // The task's own reference and ours: there is no other handle, and the end does not look
-        // before it sees JOINED.
-        atomic_store_explicit(&task->joiners, (uintptr_t)wait, memory_order_relaxed);
-    } else if (replace_head(task, pushed, wait) == CLOSED) {
+    if (replace_head(task, pushed, wait) == CLOSED) {
         return false;
     }
     return weft__word_join(task) || !close_joiners(task, wait);
@@ -163,7 +156,7 @@ int weft__task_join(struct weft__task *task, struct weft__task *self, int *resul
     struct joining joining = { .task = task };
     weft__wait_init(&joining.wait, self, WEFT__WAIT_ASK_LATE, "join");
     joining.wait.ask = give_up;
-    if (enlist(task, &joining.wait)) {
+    if (!weft__task_ended(task) && enlist(task, &joining.wait)) {
         weft__block(&joining.wait, deadline);
         if (joining.wait.result < 0) {
             return (int)joining.wait.result;

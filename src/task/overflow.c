@@ -9,6 +9,7 @@
 #include "task/overflow.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -23,7 +24,8 @@
 static const int faults[] = { SIGSEGV, SIGBUS };
 
 static struct sigaction previous[WEFT__ARRAY_LEN(faults)];
-static _Atomic bool installed;
+static pthread_once_t installed = PTHREAD_ONCE_INIT;
+static int install_rc;
 static _Atomic(void (*)(void *, char *, size_t)) describe;
 static _Thread_local void *own_stack;
 
@@ -80,20 +82,23 @@ static void on_fault(int signo, siginfo_t *info, void *machine)
     errno = saved_errno;
 }
 
-int weft__overflow_install(void)
+static void install(void)
 {
-    if (atomic_exchange(&installed, true)) {
-        return 0;
-    }
     struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < WEFT__ARRAY_LEN(faults); i++) {
         if (sigaction(faults[i], NULL, &previous[i]) < 0 ||
             sigaction(faults[i], &action, NULL) < 0) {
-            return -errno;
+            install_rc = -errno;
+            return;
         }
     }
-    return 0;
+}
+
+int weft__overflow_install(void)
+{
+    pthread_once(&installed, install);
+    return install_rc;
 }
 
 void weft__overflow_set_describe(void (*words_for)(void *block, char *out, size_t size_bytes))

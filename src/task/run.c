@@ -1,4 +1,4 @@
-// run.c - the two ends of a task's running life: being woken and being run.
+// run.c - making a task run again, and letting go of it. Running it is in run.h.
 #include "task/run.h"
 
 void weft__interrupt(struct weft__task *task, uint64_t flags)

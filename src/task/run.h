@@ -27,9 +27,10 @@ static inline int weft__thread_enter(struct weft__task *task, struct weft__runne
     task->started = true;
     task->movable = task->migratable;
     task->return_to = &runner->context;
-    *runner->errno_at = task->saved_errno;
+    int cancelled = weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
     weft__cxx_enter(runner->cxx, &task->cxx);
-    return weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
+    *runner->errno_at = task->saved_errno; // last: what is above may make system calls
+    return cancelled;
 }
 
 /// After the switch away from it, or right before.

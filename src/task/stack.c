@@ -487,13 +487,3 @@ int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *bloc
     }
     return rc;
 }
-
-bool weft__stack_guard_hit(const void *address, void **block)
-{
-    struct weft__guard_owner owner;
-    if (!weft__slab_find_guard(address, &owner)) {
-        return false;
-    }
-    *block = owner.block;
-    return true;
-}

@@ -74,10 +74,6 @@ void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_c
 int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *block, void *arg),
                           void *arg);
 
-/// If `address` lies in a guard of one of this process's slabs, stores the block of that slot.
-/// Async-signal-safe.
-bool weft__stack_guard_hit(const void *address, void **block);
-
 /// Bytes between `high` (rounded up) and the lowest page of [low, high) that was ever touched and
 /// not given back since; whole pages. A slot out of a cache still has the pages of its former users.
 int64_t weft__stack_touched(const void *low, const void *high);

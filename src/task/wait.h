@@ -34,7 +34,7 @@ struct weft__wait {
     int64_t result;          // the completer's until DONE
     void (*ask)(struct weft__wait *wait);
     const char *what;        // for dumps, a constant: "join", "sleep"
-    struct weft__wait *next; // for whoever keeps a list of waits; under that list's lock
+    struct weft__wait *next; // for whoever keeps a list of waits
 };
 
 /// Prepares a wait of `task`, or of the calling foreign thread (NULL).

@@ -90,7 +90,8 @@ static inline bool weft__word_release(struct weft__task *task)
         }
     }
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE);
-    atomic_store_explicit(&task->word, 0, memory_order_relaxed);
+    // Release: who destroys the runtime and finds the block free sees that we are still visiting.
+    atomic_store_explicit(&task->word, 0, memory_order_release);
     return true;
 }
 

@@ -7,7 +7,6 @@
 
 #include <weft/future.h>
 
-#include "base/assert.h"
 #include "base/lock.h"
 #include "time/timer.h"
 
@@ -19,6 +18,7 @@ struct sleep {
     struct weft__lock lock;
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
+    int error;        // why it could not be armed
     bool fired;       // under lock
     weft_waker waker; // under lock; owned while ARMED and not fired
 };
@@ -58,7 +58,11 @@ static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
     }
     struct weft__carrier *self = weft__carrier_self();
     struct weft__carrier *carrier = self != NULL ? self : weft__default_carrier();
-    weft_assert(carrier != NULL && "a sleep polled by a foreign thread needs the default runtime");
+    if (carrier == NULL) { // a foreign thread, and no default runtime: the log says why
+        sleep->error = -EAGAIN;
+        sleep->phase = READY;
+        return WEFT_READY;
+    }
     sleep->phase = ARMED;
     weft_waker_clone(&sleep->waker, waker);
     weft__user_timer_init(&sleep->timer, carrier, timer_fired, sleep);
@@ -121,5 +125,6 @@ void weft_sleep_cancel(struct weft_sleep *public_sleep)
 
 int weft_sleep_result(const struct weft_sleep *sleep)
 {
-    return ((const struct sleep *)(const void *)sleep)->cancelled ? -ECANCELED : 0;
+    const struct sleep *ours = (const struct sleep *)(const void *)sleep;
+    return ours->cancelled ? -ECANCELED : ours->error;
 }

@@ -18,8 +18,13 @@ void weft_timer_set(struct weft_timer *timer, weft_time when)
 {
     struct weft__user_timer *ours = weft__user_timer_of(timer);
     struct weft__carrier *self = weft__carrier_self();
-    if (self == ours->carrier || weft__runtime_refuses(ours->carrier->crew, self) == 0) {
+    struct weft__crew *crew = ours->carrier->crew;
+    if (weft__likely(self != NULL && self->crew == crew)) {
         weft__user_timer_set(ours, when, self);
+    } else if (weft__runtime_refuses(crew, self) == 0) {
+        weft__crew_enter(crew); // the timer may fire, and the crew go, before we have looked around
+        weft__user_timer_set(ours, when, self);
+        weft__crew_leave(crew);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <weft/runtime.h>
 
 #include "base/sys.h"
+#include "task/slab.h"
 #include "task/guard.h"
 #include "task/stack.h"
 
@@ -87,22 +88,22 @@ TEST(a_guard_lies_below_every_stack)
     for (size_t size = SIZE; size <= 1024 * SIZE; size *= 4) {
         char *block;
         char *low;
-        void *found = NULL;
+        struct weft__guard_owner found = { NULL, 0 };
         CHECK_OK(take(pool, size, &block, &low));
         CHECK(readable(low));
         CHECK(!readable(low - 8));
         CHECK(!readable(low - WEFT__STACK_GUARD_BYTES));
-        CHECK(weft__stack_guard_hit(low - 1, &found));
-        CHECK_EQ(found, block);
-        CHECK(weft__stack_guard_hit(low - WEFT__STACK_GUARD_BYTES, &found));
-        CHECK_EQ(found, block);
-        CHECK(!weft__stack_guard_hit(low, &found));
-        CHECK(!weft__stack_guard_hit(block, &found));
+        CHECK(weft__slab_find_guard(low - 1, &found));
+        CHECK_EQ(found.block, block);
+        CHECK(weft__slab_find_guard(low - WEFT__STACK_GUARD_BYTES, &found));
+        CHECK_EQ(found.block, block);
+        CHECK(!weft__slab_find_guard(low, &found));
+        CHECK(!weft__slab_find_guard(block, &found));
     }
     int elsewhere = 0;
-    void *found;
-    CHECK(!weft__stack_guard_hit(&elsewhere, &found));
-    CHECK(!weft__stack_guard_hit(NULL, &found));
+    struct weft__guard_owner found;
+    CHECK(!weft__slab_find_guard(&elsewhere, &found));
+    CHECK(!weft__slab_find_guard(NULL, &found));
     CHECK_EQ(weft__guard_missing(), 0);
     weft__stack_pool_destroy(pool);
 }
@@ -121,8 +122,8 @@ TEST(a_provider_gets_all_its_memory_back_without_guards)
     CHECK_GE(provider.maps, 2);
     weft__stack_pool_destroy(pool);
     CHECK_EQ(provider.unmaps, provider.maps);
-    void *found;
-    CHECK(!weft__stack_guard_hit(low - 1, &found));
+    struct weft__guard_owner found;
+    CHECK(!weft__slab_find_guard(low - 1, &found));
 }
 
 TEST(memory_that_cannot_be_marked_is_guarded_by_mappings)
