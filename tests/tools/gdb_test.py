@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""gdb_test.py SCRIPT PROGRAM - the gdb commands, on a running process and on the kernel's core file.
+"""gdb_test.py SCRIPT PROGRAM - the gdb commands, on a process that gdb started, on one that it
+attached to, and on the kernel's core file.
 Skipped (77) where there is no gdb or it may not trace."""
 import glob
 import os
@@ -33,6 +34,11 @@ def check(name, holds, shown=""):
     if not holds:
         for line in shown[-6000:].splitlines():
             print("# " + line)
+
+
+def skip(name, reason):
+    results.append(True)
+    print("ok %d - %s # SKIP %s" % (len(results), name, reason))
 
 
 def section(output, start, end):
@@ -90,12 +96,33 @@ def test_live():
     return found
 
 
+def test_attach():
+    """The selected frame is libc's system call then, in assembler or without debug information."""
+    with subprocess.Popen([program, "idle"], env=environment, stdout=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            idle = process.stdout.readline() == "idle\n"
+            output = gdb("-p", str(process.pid), commands=[
+                "source " + script, "echo [auto]\\n", "weft tasks", "echo [asm]\\n",
+                "set language asm", "weft tasks", "echo [c++]\\n", "set language c++", "weft tasks",
+                "weft bt all", "echo [end]\\n"])
+        finally:
+            process.kill()
+    if "ptrace" in output and "not permitted" in output:
+        skip("attach", "gdb may not attach to a process")
+        return
+    for language, after in (("auto", "asm"), ("asm", "c++"), ("c++", "end")):
+        check("attach: tasks, with the language " + language, idle and re.search(
+            r"^ +\d+ +napper +thread +waiting +0 +sleep +gdb_test_program.c:\d+$",
+            section(output, language, after), re.M), output)
+    check("attach: a backtrace", " napper (arg=" in section(output, "c++", "end"), output)
+
+
 def test_core(napper):
     with open("/proc/sys/kernel/core_pattern", encoding="utf-8") as file:
         pattern = file.read().strip()
     if pattern.startswith("|") or "/" in pattern:
-        print("ok %d - core # SKIP core files go to %s" % (len(results) + 1, pattern))
-        results.append(True)
+        skip("core", "core files go to " + pattern)
         return
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([program], cwd=folder, env=environment, check=False,
@@ -104,8 +131,7 @@ def test_core(napper):
                            resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2))
         cores = glob.glob(folder + "/*core*")
         if not cores:
-            print("ok %d - core # SKIP the kernel left no core file" % (len(results) + 1))
-            results.append(True)
+            skip("core", "the kernel left no core file")
             return
         look = [command % napper if "%d" in command else command for command in LOOK]
         judge("core", gdb(program, cores[0], commands=look), napper)
@@ -117,6 +143,7 @@ def main():
     if "yes" not in gdb(commands=["python print('yes')"]):
         return 77
     found = test_live()
+    test_attach()
     if found and "sanitize" not in sys.argv[3:]:
         test_core(int(found[1]))
     print("1..%d" % len(results))

@@ -1,5 +1,8 @@
-// gdb_test_program.c - tasks in every state, then an abort(), for gdb_test.py to look at.
+// gdb_test_program.c - tasks in every state, then an abort(), for gdb_test.py to look at. With an
+// argument: one sleeping task, a line on standard output, and nothing more.
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <weft.h>
 
 static int dream(int depth)
@@ -66,9 +69,26 @@ static int run(void *arg)
     return weft_spawn(&task, aborter, NULL, &attr) < 0 ? -1 : weft_join(NULL, task, WEFT_FOREVER);
 }
 
-int main(void)
+static int idle(void *arg)
 {
+    (void)arg;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task;
+    attr.name = "napper";
+    if (weft_spawn(&task, napper, NULL, &attr) < 0) {
+        return -1;
+    }
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); // gdb is not our parent
+    weft_sleep(10 * WEFT_MS);
+    puts("idle");
+    fflush(stdout);
+    return weft_join(NULL, task, WEFT_FOREVER);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = 1;
-    return weft_run(run, NULL, &options) < 0;
+    return weft_run(argc > 1 ? idle : run, NULL, &options) < 0;
 }

@@ -66,10 +66,12 @@ def runtimes():
     """Every runtime of every copy of the library in the process."""
     found = False
     for symbol in gdb.lookup_static_symbols("runtimes"):
-        # Link-time optimisation leaves a second entry without a place.
-        if str(symbol.type) == "struct weft__runtime *" and not symbol.value().is_optimized_out:
+        # Not by str(type): gdb leaves "struct" out where the selected frame is C++ or assembler.
+        if symbol.type.code != gdb.TYPE_CODE_PTR or symbol.type.target().name != "weft__runtime":
+            continue
+        runtime = symbol.value()
+        if not runtime.is_optimized_out:  # link-time optimisation leaves an entry without a place
             found = True
-            runtime = symbol.value()
             while integer(runtime) != 0:
                 yield runtime.dereference()
                 runtime = runtime["next"]
