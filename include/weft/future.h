@@ -35,10 +35,12 @@ static inline void weft_waker_clone(weft_waker *copy, const weft_waker *waker)
     waker->vtable->clone(copy, waker);
 }
 
-/// Wakes the task and gives the waker back.
+/// Wakes the task and gives the waker back. A zeroed waker wakes nobody.
 static inline void weft_waker_wake(weft_waker *waker)
 {
-    waker->vtable->wake(waker);
+    if (waker->vtable != NULL) {
+        waker->vtable->wake(waker);
+    }
 }
 
 /// Wakes the task and keeps the waker.
@@ -47,10 +49,12 @@ static inline void weft_waker_wake_by_ref(const weft_waker *waker)
     waker->vtable->wake_by_ref(waker);
 }
 
-/// Gives the waker back without waking.
+/// Gives the waker back without waking. A zeroed waker is fine.
 static inline void weft_waker_drop(weft_waker *waker)
 {
-    waker->vtable->drop(waker);
+    if (waker->vtable != NULL) {
+        waker->vtable->drop(waker);
+    }
 }
 
 /// An owned waker for the running task.

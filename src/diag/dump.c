@@ -6,12 +6,14 @@
 // of no single moment.
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/sys.h"
 #include "base/text.h"
 #include "runtime/runtime.h"
 #include "sched/clock.h"
+#include "task/host.h"
 
 #define LINE_BYTES 512
 
@@ -42,12 +44,12 @@ static bool is_gone(const struct weft__task *copy, const struct weft__task *bloc
            atomic_load_explicit(&copy->home->ended, memory_order_relaxed) == block;
 }
 
-static const char *state_name(uint64_t word, const char *waits_for)
+static const char *state_name(uint64_t word, const char *waits_for, bool running)
 {
     switch (word & WEFT__WORD_LIFE) {
     case WEFT__WORD_DONE: return "done";
     case WEFT__WORD_IDLE: return waits_for != NULL ? "waiting" : "parked";
-    default: return "ready";
+    default: return running ? "running" : "ready";
     }
 }
 
@@ -71,6 +73,13 @@ static size_t add_wait(const struct weft__task *task, char *text, size_t size, w
     return (size_t)snprintf(text, size, " %s for %" PRIu64 " ms,", what, ms);
 }
 
+/// A glance at what the carrier runs; it does not wait for us.
+__attribute__((noinline, no_sanitize("thread"))) static bool is_current(
+    const struct weft__carrier *carrier, const struct weft__task *block)
+{
+    return *(struct weft__task *const volatile *)&carrier->current == block;
+}
+
 /// `7 "name" thread waiting, sleep for 12 ms, carrier 0, spawned at file.c:12, stack 8192`
 /// `task` is a copy of what stands at `block`.
 static void describe(const struct weft__task *task, const struct weft__task *block, char *text,
@@ -78,13 +87,18 @@ static void describe(const struct weft__task *task, const struct weft__task *blo
 {
     const char *what = atomic_load_explicit(&task->waits_for, memory_order_relaxed);
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    bool running = is_current(task->home, block);
     size_t used = (size_t)snprintf(text, size, "task %" PRIu64 " \"%s\" %s, %s%s,", task->id,
-                                   task->name, task->kind->name, state_name(word, what),
+                                   task->name, task->kind->name, state_name(word, what, running),
                                    word & WEFT__WORD_CANCELLED ? ", cancelled" : "");
     used += used < size ? add_wait(task, text + used, size - used, now) : 0;
     if (used < size) {
-        used += (size_t)snprintf(text + used, size - used, " carrier %d, spawned at %s:%d",
-                                 task->home->number, base_name(task->file), task->line);
+        char line[16] = "";
+        if (task->line != 0) {
+            (void)snprintf(line, sizeof line, ":%d", task->line);
+        }
+        used += (size_t)snprintf(text + used, size - used, " carrier %d, spawned at %s%s",
+                                 task->home->number, base_name(task->file), line);
     }
     if (used < size && task->stack_low != NULL) {
         const char *high = (const char *)(block + 1);
@@ -105,8 +119,10 @@ void weft__describe_block(void *block, char *out, size_t size_bytes)
     weft__text_add_number(&text, task->id);
     weft__text_add(&text, ", spawned at ");
     weft__text_add(&text, base_name(task->file));
-    weft__text_add(&text, ":");
-    weft__text_add_number(&text, (uint64_t)task->line);
+    if (task->line != 0) {
+        weft__text_add(&text, ":");
+        weft__text_add_number(&text, (uint64_t)task->line);
+    }
     weft__text_add(&text, ")");
 }
 
@@ -119,9 +135,29 @@ static weft_time runtime_now(const struct weft__runtime *runtime, bool ours)
     return ours ? runtime->crew.carriers[0].sim->now : 0;
 }
 
+/// The log gets so many lines of a dump; weft_dump_tasks() writes them all.
+#define LOG_LINES 50
+
 struct log_dump {
     struct weft__runtime *runtime;
+    size_t count;
 };
+
+void weft__host_die(const struct weft__task *task, const char *what)
+{
+    char who[256];
+    char line[512];
+    struct weft__text text;
+    weft__describe_block((void *)(uintptr_t)task, who, sizeof who);
+    weft__text_init(&text, line, sizeof line);
+    weft__text_add(&text, "weft: virtual thread ");
+    weft__text_add(&text, who);
+    weft__text_add(&text, " ");
+    weft__text_add(&text, what);
+    weft__text_add(&text, "\n");
+    (void)weft__sys_write_all(2, text.start, text.length);
+    abort();
+}
 
 static void dump_line_to_log(struct weft__task *task, void *arg)
 {
@@ -131,15 +167,21 @@ static void dump_line_to_log(struct weft__task *task, void *arg)
     if (!copy_task(task, &copy) || weft_task_done(&copy)) {
         return;
     }
+    if (++dump->count > LOG_LINES) {
+        return;
+    }
     describe(&copy, task, line, sizeof line, runtime_now(dump->runtime, true));
     weft__log(&dump->runtime->log, WEFT_LOG_ERROR, "tasks", "%s", line);
 }
 
 void weft__dump_to_log(struct weft__runtime *runtime, const char *why)
 {
-    struct log_dump dump = { runtime };
+    struct log_dump dump = { .runtime = runtime };
     weft__log(&runtime->log, WEFT_LOG_ERROR, "tasks", "%s:", why);
     weft__runtime_each_task(runtime, dump_line_to_log, &dump);
+    if (dump.count > LOG_LINES) {
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "tasks", "and %zu more", dump.count - LOG_LINES);
+    }
 }
 
 struct fd_dump {

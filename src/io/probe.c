@@ -42,8 +42,10 @@ static const char *reason(int rc)
     case EACCES: return "io_uring is forbidden (security module)";
     case EINVAL: return "this kernel's io_uring lacks a feature";
     case ENOMEM: return "not enough memory (RLIMIT_MEMLOCK?)";
+    case EMFILE: return "too few descriptors (RLIMIT_NOFILE; each carrier needs two)";
+    case ENFILE: return "the system is out of descriptors";
     case ETIMEDOUT: return "a trial operation did not come back";
-    default: return "the trial failed";
+    default: return strerror(-rc);
     }
 }
 
@@ -51,6 +53,9 @@ static int choose_uring(const struct weft__driver **driver, enum weft_io wish, c
                         size_t why_size)
 {
     int rc = round_trip(&weft__uring_driver);
+    if (rc == -ETIMEDOUT) { // a machine that stood still for a second is no reason to give up
+        rc = round_trip(&weft__uring_driver);
+    }
     if (rc == 0) {
         *driver = &weft__uring_driver;
         return 0;

@@ -131,23 +131,29 @@ static int from_environment(struct weft_options *options, const struct row *row,
     return 0;
 }
 
-/// The program's own values may be finer than the variable's unit: 1 ns of grace is fine.
+/// The program's own values may be finer than the variable's unit: 1 ns of grace is fine, and so is
+/// an endless one.
 static int check_given(const struct weft_options *options, const struct row *row,
                        const struct weft__log *log)
 {
     uint64_t value = load(options, row);
+    uint64_t low = row->unit == 1 || row->power_of_two ? row->low * row->unit : 1;
     uint64_t high = row->high * row->unit;
-    bool fits = value <= high && (row->unit != 1 || value >= row->low) &&
-                (!row->power_of_two ||
-                 ((value & (value - 1)) == 0 && value >= row->low * row->unit));
-    if (fits) {
+    bool endless = value == WEFT_FOREVER && row->unit == WEFT_MS;
+    bool fits = value >= low && value <= high && (!row->power_of_two || (value & (value - 1)) == 0);
+    if (fits || endless) {
         return 0;
     }
     char allowed[128];
-    describe(row, allowed, sizeof allowed);
+    if (row->choices != NULL) {
+        describe(row, allowed, sizeof allowed);
+    } else {
+        (void)snprintf(allowed, sizeof allowed, "%" PRIu64 "..%" PRIu64 "%s", low, high,
+                       row->power_of_two ? " and a power of two" : "");
+    }
     weft__log(log, WEFT_LOG_ERROR, "options",
-              "weft_options.%s = %" PRId64 " is not allowed: as %s it would be %s", row->field,
-              (int64_t)value, row->variable, allowed);
+              "weft_options.%s (%s) = %" PRId64 " is not allowed: it must be %s", row->field,
+              row->variable, (int64_t)value, allowed);
     return -EINVAL;
 }
 

@@ -12,6 +12,7 @@
 //       a count before it has all answers.
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 #include "base/sys.h"
 #include "runtime/runtime.h"
@@ -151,6 +152,9 @@ int weft_run(weft_fn fn, void *arg, const struct weft_options *options)
     rc = weft_runtime_spawn_at(&task, runtime, fn, arg, &attr, "weft_run", 0);
     if (rc == 0) {
         rc = weft_join(&result, task, WEFT_FOREVER);
+    } else {
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime", "the first thread cannot start: %s",
+                  strerror(-rc));
     }
     int rc_destroy = weft_runtime_destroy(runtime);
     if (rc < 0) {

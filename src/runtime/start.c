@@ -107,8 +107,9 @@ static int start_carriers(struct weft__runtime *runtime)
         rc = atomic_load(&runtime->start_error);
     }
     if (rc < 0) {
-        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime", "carrier %d of %d cannot start: %s",
-                  started, crew->count, strerror(-rc));
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
+                  "not all of %d carriers can start: %s (check ulimit -n, -u and -v)", crew->count,
+                  strerror(-rc));
         stop_carriers(runtime, started);
     }
     return rc;
@@ -150,6 +151,7 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
     struct weft__runtime *runtime;
     rc = weft__runtime_alloc(&runtime, &resolved, &log, driver);
     if (rc < 0) {
+        weft__log(&log, WEFT_LOG_ERROR, "runtime", "cannot be made: %s", strerror(-rc));
         return rc;
     }
     weft__registry_add(runtime);

@@ -27,6 +27,9 @@ static inline void weft__charge(struct weft__task *task)
 /// Arms, moves or (WEFT_FOREVER) disarms a timer in the wheel of the running task's home.
 void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when);
 
+/// Says what the program did wrong, and in which task, and aborts.
+WEFT__NORETURN void weft__host_die(const struct weft__task *task, const char *what);
+
 /// Ends the running virtual thread, whose result is set.
 WEFT__NORETURN void weft__host_exit(struct weft__task *task);
 

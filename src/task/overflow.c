@@ -43,7 +43,8 @@ static void report(const struct weft__guard_owner *owner)
     weft__text_add(&text, who[0] != '\0' ? who : "without a name");
     weft__text_add(&text, ": its ");
     weft__text_add_number(&text, owner->stack_bytes >> 10);
-    weft__text_add(&text, " KiB are used up; give it a larger weft_attr.stack_size_bytes\n");
+    weft__text_add(&text, " KiB are used up; give it a larger weft_attr.stack_size_bytes, "
+                          "or all of them a larger WEFT_STACK_KB\n");
     weft__sys_write_all(STDERR_FILENO, text.start, text.length);
 }
 

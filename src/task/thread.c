@@ -8,7 +8,9 @@ void weft__thread_entry(void *arg)
     struct weft__task *task = arg;
     task->result = task->fn(task->arg);
     weft__locals_end(task);
-    weft_assert(task->scope == task->birth && "a scope was not joined before its thread ended");
+    if (weft__unlikely(task->scope != task->birth)) {
+        weft__host_die(task, "ended with an open scope: call weft_scope_join() before returning");
+    }
     weft__host_exit(task);
 }
 

@@ -84,7 +84,7 @@ static inline bool weft__word_release(struct weft__task *task)
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
         word = atomic_fetch_sub_explicit(&task->word, WEFT__WORD_REF, memory_order_acq_rel);
-        weft_assert((word & WEFT__WORD_REFS) != 0);
+        weft_assert((word & WEFT__WORD_REFS) != 0 && "a task handle was released twice");
         if ((word & WEFT__WORD_REFS) != WEFT__WORD_REF) {
             return false;
         }

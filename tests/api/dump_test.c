@@ -152,7 +152,7 @@ TEST_EVERYWHERE(a_line_says_everything_about_a_task)
     CHECK_LT(waited_ms(line_of("parked")), 60 * SECOND_MS);
     expect(line_of("joining"), "waiting, join for ");
     expect(line_of("scope"), "waiting, scope join for ");
-    expect(line_of("main"), "ready");
+    expect(line_of("main"), "running");
     weft_task_cancel(scope);
     expect(line_of("scope"), "cancelled");
     end(parked);

@@ -129,7 +129,7 @@ TEST(an_overflow_names_the_thread_and_the_remedy)
         CHECK(
             strstr(ending.text, "weft: stack overflow in virtual thread \"digger\" (id 7): its "));
         CHECK(
-            strstr(ending.text, " KiB are used up; give it a larger weft_attr.stack_size_bytes\n"));
+            strstr(ending.text, " KiB are used up; give it a larger weft_attr.stack_size_bytes, "));
     }
 }
 
