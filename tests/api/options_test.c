@@ -159,11 +159,11 @@ TEST(every_field_refuses_bad_values)
     REFUSED(carriers, 1025, "1025");
     REFUSED(io, (enum weft_io)3, "auto, uring, epoll");
     REFUSED(io, (enum weft_io) - 1, "WEFT_IO");
-    REFUSED(quantum_ns, WEFT_S + 1, "1..1000000");
+    REFUSED(quantum_ns, WEFT_S + 1, "1..1000000000");
     REFUSED(quantum_ns, WEFT_FOREVER, "WEFT_QUANTUM_US");
-    REFUSED(idle_spin_ns, WEFT_S + 1, "0..1000000");
-    REFUSED(grace_ns, 3600 * WEFT_S + 1, "0..3600000");
-    REFUSED(stack_size_bytes, 1, "128..1048576");
+    REFUSED(idle_spin_ns, WEFT_S + 1, "1..1000000000");
+    REFUSED(grace_ns, 3600 * WEFT_S + 1, "1..3600000000000");
+    REFUSED(stack_size_bytes, 1, "131072..1073741824");
     REFUSED(stack_size_bytes, (size_t)64 << 10, "65536");
     REFUSED(stack_size_bytes, 200000, "a power of two");
     REFUSED(stack_size_bytes, (size_t)2 << 30, "2147483648");
