@@ -73,9 +73,9 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
 static void run_tasks(struct weft__carrier *carrier)
 {
     // coarse_now may have been read by a task, too: one that uses up its slice ends the quantum.
-    weft_time quantum_end = carrier->coarse_now + carrier->quantum_ns;
+    weft_time start = carrier->coarse_now; // a sum might lie past the end of (virtual) time
     unsigned ran = 0;
-    while (carrier->local.head != NULL && carrier->coarse_now < quantum_end) {
+    while (carrier->local.head != NULL && carrier->coarse_now - start < carrier->quantum_ns) {
         struct weft__node *node = weft__fifo_pop(&carrier->local);
         weft__prefetch_ready(carrier);
         ran += run_relay(carrier, weft__container_of(node, struct weft__task, node));
