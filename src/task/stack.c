@@ -312,6 +312,14 @@ static bool is_cached(const struct weft__stack_pool *pool, const struct weft__st
            size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
 }
 
+/// The lines that a spawn writes: the block's first ones, and the frame below it.
+static inline void prefetch_block(const void *block)
+{
+    for (ptrdiff_t line = -1; line < 4; line++) {
+        __builtin_prefetch((const char *)block + line * WEFT__LINE, 1);
+    }
+}
+
 int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
                      size_t size_bytes, void **block, void **low)
 {
@@ -319,6 +327,7 @@ int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *ca
         *block = cache->free;
         cache->free = *link_of(*block);
         cache->count--;
+        prefetch_block(cache->free); // whoever spawns one thread often spawns another
     } else {
         int rc = take_slowly(pool, cache, size_bytes, block);
         if (rc < 0) {

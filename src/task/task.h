@@ -88,42 +88,43 @@ struct weft__task {
     struct weft_scheduler *sched;
     struct weft__carrier *home; // fixed at first run unless movable
 
-    // The task's own, and its carrier's between runs.
-    struct weft__scope *scope;       // innermost
-    struct weft__context *return_to; // where a virtual thread switches back to
-    int saved_errno;
-    int result;
-    int16_t budget;     // operations left in this run
-    uint16_t in_flight; // timers and operations that home holds for it; > 0 binds it to home
-    uint8_t verdict;    // enum weft__verdict
-    bool movable;       // future, unstarted, or created migratable
+    // The second line: what a run, a join and a release touch besides. Ten thousand threads that
+    // take turns are bound by the lines they touch, so each line more is felt.
+    struct weft__context *return_to; // where a virtual thread switches back to; its carrier's
+    int saved_errno;                 // the carrier's, between runs
+    int result;                      // the task's; anyone's who knows that it has ended
+    int16_t budget;                  // operations left in this run; the task's
+    uint16_t in_flight;              // timers and operations that home holds for it: bound to home
+    uint8_t verdict;                 // enum weft__verdict
+    bool movable;                    // future, unstarted, or created migratable
     bool migratable;
     bool started;
+    struct weft__cxx cxx;      // exceptions it is handling, while it does not run; the carrier's
+    _Atomic uintptr_t joiners; // anyone's, see join.c
+    struct weft__crew *crew;   // the carriers it belongs to; fixed
+    size_t stack_size_bytes;   // the whole slot; 0 for a future; fixed
+
+    // Its place in the world. Fixed but for the first and the last, which are the task's own.
+    struct weft__scope *scope; // innermost
+    struct weft__scope *birth; // the scope it is a child of
+    weft_fn fn;
+    void *arg;                   // virtual thread: its argument; future: the struct weft_future
     struct weft__timer deadline; // one per task, re-armed lazily: it may fire for nothing
 
-    // Fixed at spawn; a visitor that holds a reference may read them.
+    struct weft__local_value *locals; // the task's own
+    // Fixed at spawn; a dump copies them.
     uint64_t id;
-    weft_fn fn;
-    void *arg;                 // virtual thread: its argument; future: the struct weft_future
-    struct weft__crew *crew;   // the carriers it belongs to
-    struct weft__scope *birth; // the scope it is a child of
+    void *stack_low; // NULL for a future
     const char *file;
     int line;
-    void *stack_low;         // NULL for a future
-    size_t stack_size_bytes; // the whole slot
-    char name[WEFT__TASK_NAME_BYTES];
-
+    // The task's own; a dump reads them without asking.
+    _Atomic(const char *) waits_for; // NULL: not blocked
+    _Atomic uint64_t waits_since;
     // Under birth->lock.
     struct weft__task *sibling_next;
     struct weft__task **sibling_link;
 
-    _Atomic uintptr_t joiners; // anyone's, see join.c
-
-    // The task's own; a dump reads the first two without asking.
-    _Atomic(const char *) waits_for; // NULL: not blocked
-    _Atomic uint64_t waits_since;
-    struct weft__local_value *locals;
-    struct weft__cxx cxx; // exceptions it is handling, while it does not run
+    char name[WEFT__TASK_NAME_BYTES]; // fixed
 };
 
 static inline uint64_t weft__word_peek(const struct weft__task *task)
