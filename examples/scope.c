@@ -18,7 +18,7 @@ static int say_goodbye(const struct query *query)
     struct weft_scope shield;
     weft_scope_init(&shield, WEFT_SCOPE_ALL | WEFT_SCOPE_SHIELD, weft_after(50 * WEFT_MS));
     int rc = weft_sleep(2 * WEFT_MS);
-    printf("  %s: said goodbye (%s)\n", query->name, rc == 0 ? "in peace" : strerror(-rc));
+    printf("  %s: said goodbye (%s)\n", query->name, rc == 0 ? "in peace" : "in a hurry");
     return weft_scope_join(&shield);
 }
 
@@ -57,6 +57,9 @@ static int ask_fastest(struct query *one, struct query *two)
 
 static const char *outcome(int rc)
 {
+    if (rc == -ETIMEDOUT) {
+        return "the deadline passed";
+    }
     return rc == 0 ? "success" : strerror(-rc);
 }
 
