@@ -19,8 +19,9 @@ enum weft_place {
 struct weft_attr {
     size_t size;      ///< sizeof(struct weft_attr)
     const char *name; ///< copied, cut to 31 bytes; NULL: the function has no name
-    size_t
-        stack_size_bytes; ///< address space of its stack, guard included; 0: the runtime's default
+    /// Address space of its stack, guard included: 128 KiB to 1 GiB, rounded up to a power of two;
+    /// outside that range spawning returns -EINVAL. 0: the runtime's default.
+    size_t stack_size_bytes;
     enum weft_place place;
     int carrier;     ///< with WEFT_PLACE_CARRIER
     bool migratable; ///< may move to another OS thread after it has started (mind thread-locals)
@@ -36,7 +37,8 @@ WEFT_API void weft_attr_init(struct weft_attr *attr);
 
 /// Starts `fn(arg)` as a virtual thread of the caller's runtime, in its root scope, and stores a
 /// handle in `*task` before the new thread can run. The caller owns the handle and ends it with
-/// weft_join() or weft_task_release(). `attr` may be NULL.
+/// weft_join() or weft_task_release(). `task` may be NULL for a detached task with attributes;
+/// `attr` may be NULL.
 ///
 /// Call from:  a task or a timer function. Foreign threads use weft_runtime_spawn().
 /// Errors:     -EPERM      not called from inside a runtime
@@ -93,7 +95,8 @@ WEFT_API void weft_task_release(weft_task *task);
 /// The running task, borrowed; NULL outside a task.
 WEFT_API weft_task *weft_self(void);
 
-/// A number that no other task of the runtime has or had; 0 for NULL.
+/// A number that no other task of the runtime has or had; 0 for NULL. Numbers are unique, not
+/// consecutive, and say nothing about the order in which tasks were made.
 WEFT_API uint64_t weft_task_id(const weft_task *task);
 
 /// The name given at spawn, or "".

@@ -57,7 +57,9 @@ struct weft_interval {
     enum weft_missed missed;
 };
 
-/// Prepares an interval whose first tick is at `first` and then every `period_ns`.
+/// Prepares an interval whose first tick is at `first` and then every `period_ns`. `first` is
+/// usually weft_now(), for a tick at once, or weft_after(period_ns). A moment long past (0, say)
+/// counts as missed ticks: WEFT_MISSED_BURST delivers every one of them since then.
 ///
 /// Call from:  anywhere.
 /// Errors:     -EINVAL  `period_ns` is 0 or `missed` is not a policy
