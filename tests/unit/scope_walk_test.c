@@ -5,7 +5,7 @@
 #include "support/test.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdint.h>
 
 #include "task/scope.h"
 #include "task/word.h"
@@ -25,7 +25,7 @@ static void leave(int i)
     if (!gone[i]) {
         gone[i] = true;
         weft__scope_leave(&scope, &children[i]);
-        memset(&children[i].sibling_next, 0xee, sizeof children[i].sibling_next);
+        children[i].sibling_next = (struct weft__task *)(uintptr_t)0xeeeeeeeeeeeeeeee;
     }
 }
 
