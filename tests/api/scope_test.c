@@ -299,6 +299,19 @@ TEST_EVERYWHERE(a_spawn_that_fails_makes_the_scope_fail)
     expect_spawn_failure(WEFT_SCOPE_ALL | WEFT_SCOPE_SHIELD);
 }
 
+TEST_EVERYWHERE(a_child_without_a_function_makes_the_scope_fail)
+{
+    struct weft_scope scope;
+    weft_task *task = weft_self();
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    CHECK_EQ(weft_scope_spawn(&scope, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_scope_join(&scope), -EINVAL);
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_COLLECT, WEFT_FOREVER));
+    CHECK_EQ(weft_scope_spawn_task(&task, &scope, NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(task, (weft_task *)NULL);
+    CHECK_EQ(weft_scope_join(&scope), -EINVAL);
+}
+
 TEST_EVERYWHERE(spawning_into_a_cancelled_scope_runs_nothing)
 {
     atomic_int ran = 0;

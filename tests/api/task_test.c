@@ -113,6 +113,36 @@ static void expect_invalid(const struct weft_attr *attr)
     CHECK_EQ(atomic_load(&ran), 0);
 }
 
+/// On every way in: nothing runs and no handle is left.
+TEST_EVERYWHERE(a_spawn_without_a_function_is_refused)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task = weft_self();
+    attr.name = "nobody";
+    CHECK_EQ(weft_spawn(&task, NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(task, (weft_task *)NULL);
+    task = weft_self();
+    CHECK_EQ(weft_spawn(&task, NULL, &attr, &attr), -EINVAL);
+    CHECK_EQ(task, (weft_task *)NULL);
+    CHECK_EQ(weft_go(NULL, &attr), -EINVAL);
+    task = weft_self();
+    CHECK_EQ(weft_runtime_spawn(&task, weft_runtime_current(), NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(task, (weft_task *)NULL);
+    CHECK_EQ(weft_runtime_spawn(NULL, weft_runtime_current(), NULL, NULL, NULL), -EINVAL);
+}
+
+TEST_DRIVERS(a_run_without_a_function_is_refused)
+{
+    weft_runtime *runtime;
+    weft_task *task = (weft_task *)&runtime;
+    CHECK_EQ(weft_run(NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_sim_run(NULL, NULL, NULL, NULL), -EINVAL);
+    CHECK_OK(weft_runtime_create(&runtime, NULL));
+    CHECK_EQ(weft_runtime_spawn(&task, runtime, NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(task, (weft_task *)NULL);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
 TEST_EVERYWHERE(bad_attributes_are_refused)
 {
     struct weft_attr good;
@@ -427,6 +457,75 @@ TEST_EVERYWHERE(errno_belongs_to_the_task)
     }
     for (int i = 0; i < TASKS; i++) {
         CHECK_EQ(weft_join(NULL, tasks[i], WEFT_FOREVER), 0);
+    }
+}
+
+static void fail_and_wake(void *arg)
+{
+    CHECK_EQ(close(-1), -1);
+    CHECK_EQ(errno, EBADF);
+    weft_waker_wake(arg);
+}
+
+/// The carrier's own calls fail while the task is parked.
+TEST_EVERYWHERE(errno_survives_what_its_carrier_does_meanwhile)
+{
+    struct weft_timer timer;
+    weft_waker waker;
+    CHECK_OK(weft_timer_init(&timer, fail_and_wake, &waker));
+    for (int i = 0; i < 20; i++) {
+        CHECK_OK(weft_waker_self(&waker));
+        weft_timer_set(&timer, weft_after(10 * WEFT_US));
+        errno = 4711;
+        while (waker.data != NULL) {
+            CHECK_OK(weft_park(WEFT_FOREVER));
+            CHECK_EQ(errno, 4711);
+        }
+    }
+    CHECK_EQ(weft_timer_stop(&timer), 0);
+}
+
+static int sleep_for_ever(void *arg)
+{
+    (void)arg;
+    return weft_sleep(WEFT_FOREVER);
+}
+
+/// It passes the cancel on to children on all carriers before it runs again.
+static int keep_errno_when_cancelled(void *arg)
+{
+    struct weft_scope scope;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_SPREAD;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    weft_scope_set_attr(&scope, &attr);
+    for (int i = 0; i < 2 * weft_carrier_count(); i++) {
+        CHECK_OK(weft_scope_spawn(&scope, sleep_for_ever, NULL));
+    }
+    atomic_store((atomic_int *)arg, 1);
+    errno = 4711;
+    CHECK_EQ(weft_sleep(WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(weft_yield(), -ECANCELED);
+    CHECK_EQ(errno, 4711);
+    int rc = weft_scope_join(&scope);
+    CHECK_EQ(errno, 4711);
+    return rc;
+}
+
+TEST_EVERYWHERE(errno_survives_a_cancel)
+{
+    for (int i = 0; i < 20; i++) {
+        atomic_int ready = 0;
+        weft_task *task;
+        int result;
+        CHECK_OK(weft_spawn(&task, keep_errno_when_cancelled, &ready, NULL));
+        while (!atomic_load(&ready)) {
+            CHECK_OK(weft_yield());
+        }
+        weft_task_cancel(task);
+        CHECK_EQ(weft_join(&result, task, WEFT_FOREVER), 0);
+        CHECK_EQ(result, -ECANCELED);
     }
 }
 
