@@ -109,6 +109,52 @@ TEST_EVERYWHERE(several_joiners_get_the_result)
     CHECK_EQ(result, 4711);
 }
 
+// A task hands out its own handle while somebody else, who believes to have the only one, joins.
+
+struct generous {
+    struct weft_scope scope;
+    struct joiner joiners[3];
+    int count;
+};
+
+static int hand_yourself_out(void *arg)
+{
+    struct generous *generous = arg;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_SPREAD;
+    for (int i = 0; i < generous->count; i++) {
+        struct joiner *joiner = &generous->joiners[i];
+        *joiner = (struct joiner){ .target = weft_task_retain(weft_self()),
+                                   .deadline = i == 2 ? weft_after(20 * WEFT_US) : WEFT_FOREVER };
+        CHECK_OK(weft_scope_spawn_task(NULL, &generous->scope, join_target, joiner, &attr));
+    }
+    for (int i = generous->count; i > 0; i--) {
+        CHECK_OK(weft_yield());
+    }
+    return 11;
+}
+
+TEST_EVERYWHERE(a_task_hands_out_its_own_handle)
+{
+    uint64_t random = test_seed();
+    for (uint64_t round = test_scaled(2000); round > 0; round--) {
+        struct generous generous = { .count = 1 + (int)(test_random(&random) % 3) };
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        weft_task *task;
+        int result = 0;
+        attr.place = WEFT_PLACE_SPREAD;
+        CHECK_OK(weft_scope_init(&generous.scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        CHECK_OK(
+            weft_scope_spawn_task(&task, &generous.scope, hand_yourself_out, &generous, &attr));
+        CHECK_EQ(weft_join(&result, task, WEFT_FOREVER), 0);
+        CHECK_EQ(result, 11);
+        CHECK_EQ(weft_scope_join(&generous.scope), 0);
+        for (int i = 0; i < generous.count; i++) {
+            CHECK(generous.joiners[i].rc == 0 ? generous.joiners[i].result == 11 : i == 2);
+        }
+    }
+}
+
 static int end_at_once(void *arg)
 {
     (void)arg;
