@@ -181,6 +181,73 @@ TEST_DRIVERS(a_shut_down_runtime_in_the_child)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+// The fork may come while a carrier holds the lock of the stacks, which the child inherits locked.
+
+static _Atomic bool enough;
+
+static int use_stacks(void *arg)
+{
+    while (!atomic_load(&enough)) {
+        weft_task *task;
+        CHECK_OK(weft_spawn(&task, nothing, NULL, arg));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    }
+    return 0;
+}
+
+struct held {
+    sem_t ready;
+    weft_waker waker;
+};
+
+static int leave_a_waker(void *arg)
+{
+    struct held *held = arg;
+    CHECK_OK(weft_waker_self(&held->waker));
+    sem_post(&held->ready);
+    return 0;
+}
+
+TEST_DRIVERS(handles_of_the_parent_are_let_go_at_once_in_the_child)
+{
+    struct parent parent;
+    struct held held;
+    struct weft_attr uncached = WEFT_ATTR_INIT; // not of the default size
+    weft_task *users[2];
+    weft_task *ended;
+    set_up(&parent);
+    uncached.stack_size_bytes = (size_t)128 << 10;
+    uncached.place = WEFT_PLACE_SPREAD;
+    sem_init(&held.ready, 0, 0);
+    CHECK_OK(weft_runtime_spawn(&ended, parent.runtime, nothing, NULL, &uncached));
+    CHECK_OK(weft_join(NULL, weft_task_retain(ended), WEFT_FOREVER));
+    CHECK_OK(weft_runtime_spawn(NULL, parent.runtime, leave_a_waker, &held, &uncached));
+    sem_wait(&held.ready);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(weft_runtime_spawn(&users[i], parent.runtime, use_stacks, &uncached, NULL));
+    }
+    for (uint64_t i = test_scaled(200); i > 0; i--) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            weft_task_release(ended);
+            weft_waker_drop(&held.waker);
+            weft_task_cancel(parent.task);
+            weft_task_release(parent.task);
+            _exit(0);
+        }
+        expect_success(pid);
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(weft_join(NULL, users[i], WEFT_FOREVER));
+    }
+    weft_task_release(ended);
+    weft_waker_drop(&held.waker);
+    CHECK(!weft_task_done(parent.task));
+    tear_down(&parent);
+}
+
 TEST_DRIVERS(the_childs_dump_knows_only_its_own_tasks)
 {
     struct parent parent;
