@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <weft.h>
 
 TEST(there_is_no_waker_outside_a_task)
@@ -244,6 +245,29 @@ TEST_DRIVERS(a_foreign_loop_cancels_a_sleep)
         memset(&sleep, 0xee, sizeof sleep);
         CHECK_EQ(atomic_load(&loop.alive), 0);
     }
+}
+
+TEST_DRIVERS(a_sleep_without_a_default_runtime_ends_at_once)
+{
+    struct rlimit all;
+    struct loop loop;
+    struct weft_sleep sleep;
+    weft_waker waker;
+    loop_init(&loop, &waker);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &all), 0);
+    struct rlimit none = { 0, all.rlim_max };
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    weft_sleep_init(&sleep, weft_after(3600 * WEFT_S));
+    CHECK_EQ(weft_sleep_poll(&sleep, &waker), WEFT_READY);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
+    CHECK_EQ(weft_sleep_result(&sleep), -EAGAIN);
+    CHECK_EQ(weft_sleep_poll(&sleep, &waker), WEFT_READY);
+    weft_sleep_init(&sleep, weft_after(WEFT_MS)); // now there is one
+    while (weft_sleep_poll(&sleep, &waker) == WEFT_PENDING) {
+        CHECK_EQ(sem_wait(&loop.wakes), 0);
+    }
+    CHECK_EQ(weft_sleep_result(&sleep), 0);
+    CHECK_EQ(atomic_load(&loop.alive), 0);
 }
 
 /// The waker of the latest poll is the one that counts, and the one before is given back.
