@@ -32,6 +32,13 @@ static void wait_until(atomic_int *value, int wanted)
     }
 }
 
+/// Gives up when the caller is cancelled.
+static void wait_until_at_least(atomic_int *value, int wanted)
+{
+    while (atomic_load(value) < wanted && weft_yield() == 0) {
+    }
+}
+
 /// Every call that can be cancelled says so, however often it is made.
 static void expect_cancelled(void)
 {
@@ -427,4 +434,66 @@ TEST_EVERYWHERE(grandchildren_learn_of_a_cancel_from_an_owner_behind_a_shield)
 TEST_EVERYWHERE(grandchildren_learn_of_a_cancel_from_an_owner_asleep_behind_a_shield)
 {
     expect_children_told(wait_in_a_shielded_sleep);
+}
+
+// Children beget children while the scope is being cancelled: each of them is refused or told.
+
+struct clan {
+    struct weft_scope scope;
+    atomic_int born;
+    atomic_int ended;
+    int most;
+};
+
+static int beget(void *arg)
+{
+    struct clan *clan = arg;
+    while (atomic_load(&clan->born) < clan->most) {
+        int rc = weft_scope_spawn(&clan->scope, beget, clan);
+        if (rc < 0) {
+            CHECK_EQ(rc, -ECANCELED);
+            break;
+        }
+        atomic_fetch_add(&clan->born, 1);
+        if (atomic_load(&clan->born) % 5 == 0) {
+            (void)weft_yield();
+        }
+    }
+    (void)weft_sleep(WEFT_FOREVER);
+    atomic_fetch_add(&clan->ended, 1);
+    return 0;
+}
+
+static int end_the_clan(void *arg)
+{
+    struct clan *clan = arg;
+    wait_until_at_least(&clan->born, clan->most / 2);
+    weft_scope_cancel(&clan->scope);
+    return 0;
+}
+
+static int fail_the_clan(void *arg)
+{
+    struct clan *clan = arg;
+    wait_until_at_least(&clan->born, clan->most / 3);
+    return -ECANCELED;
+}
+
+TEST_EVERYWHERE(children_that_beget_children_are_all_cancelled)
+{
+    uint64_t random = test_seed();
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_SPREAD;
+    for (uint64_t round = test_scaled(300); round > 0; round--) {
+        struct clan clan = { .born = 1, .most = 10 + (int)(test_random(&random) % 60) };
+        CHECK_OK(weft_scope_init(&clan.scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        weft_scope_set_attr(&clan.scope, &attr);
+        CHECK_OK(weft_scope_spawn(&clan.scope, round % 2 ? end_the_clan : fail_the_clan, &clan));
+        CHECK_OK(weft_scope_spawn(&clan.scope, beget, &clan));
+        if (round % 3 == 0) {
+            weft_scope_cancel(&clan.scope);
+        }
+        CHECK_EQ(weft_scope_join(&clan.scope), -ECANCELED);
+        CHECK_EQ(atomic_load(&clan.ended), atomic_load(&clan.born));
+    }
 }
