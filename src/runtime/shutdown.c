@@ -124,7 +124,7 @@ int weft_runtime_shutdown(weft_runtime *runtime, weft_time grace_ns)
         return -EDEADLK;
     }
     weft_time deadline = weft_after(grace_ns);
-    if (atomic_exchange(&crew->stopping, 1) == 0) {
+    if (atomic_exchange_explicit(&crew->stopping, 1, memory_order_relaxed) == 0) {
         weft__runtime_cancel(runtime);
         ask_carriers(crew);
     }
