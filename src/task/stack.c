@@ -312,11 +312,13 @@ static bool is_cached(const struct weft__stack_pool *pool, const struct weft__st
            size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
 }
 
-/// The lines that a spawn writes: the block's first ones, and the frame below it.
+/// The lines that a spawn writes: the block's first ones, and the frame below it. There may be no
+/// block; that is why it counts in integers.
 static inline void prefetch_block(const void *block)
 {
-    for (ptrdiff_t line = -1; line < 4; line++) {
-        __builtin_prefetch((const char *)block + line * WEFT__LINE, 1);
+    uintptr_t below = (uintptr_t)block - WEFT__LINE;
+    for (uintptr_t line = 0; line < 5; line++) {
+        __builtin_prefetch((const void *)(below + line * WEFT__LINE), 1);
     }
 }
 
