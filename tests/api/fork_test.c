@@ -217,7 +217,6 @@ TEST_DRIVERS(handles_of_the_parent_are_let_go_at_once_in_the_child)
     weft_task *ended;
     set_up(&parent);
     uncached.stack_size_bytes = (size_t)128 << 10;
-    uncached.place = WEFT_PLACE_SPREAD;
     sem_init(&held.ready, 0, 0);
     CHECK_OK(weft_runtime_spawn(&ended, parent.runtime, nothing, NULL, &uncached));
     CHECK_OK(weft_join(NULL, weft_task_retain(ended), WEFT_FOREVER));
