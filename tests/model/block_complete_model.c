@@ -226,7 +226,7 @@ static void task_cancelled(void)
     start(task_may_be_cancelled, commit, cancel);
 }
 
-// The waiter got a result, or the waiter gave up and the completer knows: never both, never neither.
+// The waiter got a result, or it gave up and the completer knows: never both, never neither.
 static void check(void)
 {
     mc_assert(outcome == 0);

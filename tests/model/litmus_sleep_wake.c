@@ -18,6 +18,9 @@
 // barrier before each round. One side is faster by nature, so after each round a small delay per
 // cell is moved towards the side that came first: most cells are then really contested.
 //
+// The short form takes four million samples per variant, or as many as it can get in a few seconds
+// on a busy machine; the nightly form takes 200 million, however long that takes.
+//
 //     litmus_sleep_wake [--nightly]     exit 0, 1 (failed) or 77 (needs two CPUs)
 #include <pthread.h>
 #include <sched.h>
@@ -29,7 +32,7 @@
 #include <time.h>
 
 enum { CELLS = 256, LINE_PAIR = 128, MOST_DELAY = 2000, EXIT_SKIPPED = 77 };
-enum { SHORT_SAMPLES = 4000000, NIGHTLY_SAMPLES = 200000000 };
+enum { SHORT_SAMPLES = 4000000, SHORT_SECONDS = 4, NIGHTLY_SAMPLES = 200000000 };
 enum { RUNNING, PARKED };
 
 struct cell {
@@ -45,14 +48,20 @@ static int cpus[2];
 static int
     sleeper_delay; // turns of an empty loop per cell; negative: the producer's. Between rounds
 
+static bool is_over; // the main thread's before a meeting, both threads' after it
+
 struct variant {
     const char *name;
     bool has_fences;
+};
+
+struct amount {
     long rounds;
+    double seconds; // 0: no limit
 };
 
 struct counts {
-    long both, kicked, noticed, lost;
+    long rounds, both, kicked, noticed, lost;
 };
 
 static void die(const char *what)
@@ -138,8 +147,7 @@ static void *producer(void *arg)
     const struct variant *variant = arg;
     long meetings = 0;
     pin(cpus[1]);
-    for (long round = 0; round < variant->rounds; round++) {
-        meet(&meetings);
+    for (meet(&meetings); !is_over; meet(&meetings)) {
         if (variant->has_fences) {
             produce(true);
         } else {
@@ -176,18 +184,38 @@ static void count_cells(struct counts *counts)
     }
 }
 
-static void run_variant(const struct variant *variant, struct counts *counts)
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static bool is_enough(const struct amount *amount, long rounds, double start)
+{
+    return rounds >= amount->rounds ||
+           (amount->seconds > 0 && rounds % 64 == 0 && now_seconds() - start > amount->seconds);
+}
+
+static void run_variant(const struct variant *variant, const struct amount *amount,
+                        struct counts *counts)
 {
     pthread_t thread;
     long meetings = 0;
+    double start = now_seconds();
     atomic_store(&arrivals, 0);
+    is_over = false;
     if (pthread_create(&thread, NULL, producer, (void *)variant) != 0) {
         die("pthread_create");
     }
     pin(cpus[0]);
-    for (long round = 0; round < variant->rounds; round++) {
+    for (;;) {
         clear_cells();
+        is_over = is_enough(amount, counts->rounds, start);
         meet(&meetings);
+        if (is_over) {
+            break;
+        }
         if (variant->has_fences) {
             fall_asleep(true);
         } else {
@@ -195,6 +223,7 @@ static void run_variant(const struct variant *variant, struct counts *counts)
         }
         meet(&meetings);
         count_cells(counts);
+        counts->rounds++;
     }
     pthread_join(thread, NULL);
 }
@@ -202,21 +231,14 @@ static void run_variant(const struct variant *variant, struct counts *counts)
 static bool report(int number, const struct variant *variant, const struct counts *counts,
                    double seconds)
 {
-    double samples = (double)variant->rounds * CELLS;
+    double samples = (double)counts->rounds * CELLS;
     bool good = variant->has_fences ? counts->lost == 0 : counts->lost > 0;
-    printf("%s %d - %s # %ld wake-ups lost of %.0f million (%.4f %%); %ld kicked, %ld noticed, "
+    printf("%s %d - %s # %ld wake-ups lost of %.1f million (%.4f %%); %ld kicked, %ld noticed, "
            "%ld both; %.1f s\n",
            good ? "ok" : "not ok", number, variant->name, counts->lost, samples / 1e6,
            100.0 * (double)counts->lost / samples, counts->kicked, counts->noticed, counts->both,
            seconds);
     return good;
-}
-
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 int main(int count, char **arguments)
@@ -226,16 +248,19 @@ int main(int count, char **arguments)
         puts("needs two CPUs");
         return EXIT_SKIPPED;
     }
-    long rounds = (nightly ? NIGHTLY_SAMPLES : SHORT_SAMPLES) / CELLS + 1;
+    const struct amount amount = {
+        .rounds = (nightly ? NIGHTLY_SAMPLES : SHORT_SAMPLES) / CELLS + 1,
+        .seconds = nightly ? 0 : SHORT_SECONDS,
+    };
     const struct variant variants[] = {
-        { "without fences wake-ups are lost", false, rounds },
-        { "with fences none is lost", true, rounds },
+        { "without fences wake-ups are lost", false },
+        { "with fences none is lost", true },
     };
     int failed = 0;
     for (int i = 0; i < 2; i++) {
         struct counts counts = { 0 };
         double start = now_seconds();
-        run_variant(&variants[i], &counts);
+        run_variant(&variants[i], &amount, &counts);
         failed += !report(i + 1, &variants[i], &counts, now_seconds() - start);
     }
     printf("%d passed, %d failed, 0 skipped\n", 2 - failed, failed);

@@ -1,4 +1,4 @@
-// lock_model.c - the lock of base/lock.h: exclusion, order, no sleeper left behind, last touch (L1).
+// lock_model.c - the lock of base/lock.h: exclusion, order, no sleeper left behind, and L1.
 //
 // Each holder adds to a plain variable. The lock lies in a block that the last holder frees: a
 // release that touches it after that is reported.

@@ -1,11 +1,11 @@
 // scope_model.c - children that leave, fail or are cancelled while their scope is joined
 // (task/scope.c, S2 to S6).
 //
-// The scope dies when its join returns: a child that touches it later is reported. The children were
-// entered before the threads start (spawn_model.c has children that are entered while a cancel is
-// on its way). They are played by threads: they block until cancelled where the model says so, then
-// end as weft__task_end() would end them. A cancel that does not reach a child, or a last child that
-// does not wake the owner, leaves somebody asleep.
+// The scope dies when its join returns: a child that touches it later is reported. The children
+// were entered before the threads start (spawn_model.c has children that are entered while a cancel
+// is on its way). They are played by threads: they block until cancelled where the model says so,
+// then end as weft__task_end() would end them. A cancel that does not reach a child, or a last
+// child that does not wake the owner, leaves somebody asleep.
 //
 // Sources: task/scope.c task/wait.c task/run.c
 // Headers: task/word.h base/lock.h
@@ -26,6 +26,7 @@ static struct weft__scope root, outer, scope;
 static int results[CHILDREN]; // with which the children end
 static int verdict;           // what the join returned
 static int blocked[CHILDREN]; // what blocking children got
+static int note;              // left by whoever cancels, for whoever learns of it
 
 static void own(void *unused)
 {
@@ -48,6 +49,12 @@ static void run_child(void *arg)
     end((int)(intptr_t)arg);
 }
 
+static void run_and_decide(void *arg)
+{
+    note = 1;
+    end((int)(intptr_t)arg);
+}
+
 static __attribute__((noinline)) int block_for_ever(struct weft__task *task)
 {
     struct weft__wait wait;
@@ -59,12 +66,14 @@ static void run_until_cancelled(void *arg)
 {
     int number = (int)(intptr_t)arg;
     blocked[number] = block_for_ever(&child[number].task);
+    mc_assert(note == 1); // a cancel publishes
     end(number);
 }
 
 static void cancel_outer(void *unused)
 {
     (void)unused;
+    note = 1;
     weft__scope_cancel(&outer, -ECANCELED);
 }
 
@@ -90,6 +99,7 @@ static void enter(int number, int result)
 
 static void reset(int children, int policy, int result)
 {
+    note = 0;
     stage_actor_init(&owner, "owner");
     root = outer = (struct weft__scope){ .open = true };
     outer.parent = &root;
@@ -116,7 +126,7 @@ static void two_leave(void)
 static void one_fails(void)
 {
     reset(2, WEFT_SCOPE_ALL, FAILURE);
-    mc_thread(run_child, (void *)0);
+    mc_thread(run_and_decide, (void *)0);
     mc_thread(run_until_cancelled, (void *)1);
 }
 
@@ -124,7 +134,7 @@ static void one_fails(void)
 static void one_wins(void)
 {
     reset(2, WEFT_SCOPE_FIRST, 0);
-    mc_thread(run_child, (void *)0);
+    mc_thread(run_and_decide, (void *)0);
     mc_thread(run_until_cancelled, (void *)1);
 }
 

@@ -3,7 +3,8 @@
 //
 // The owner spawns a child and joins; a sibling fails at the same time, which cancels the scope.
 // The child blocks until it is cancelled. Either the spawn is refused, or the child learns of the
-// cancel: a child that was entered, but missed by the cancel, sleeps for ever and the owner with it.
+// cancel: one that was entered, but missed by the cancel, would sleep for ever, and so would the
+// owner.
 //
 // Sources: sched/spawn.c task/scope.c task/wait.c task/run.c
 // Headers: task/word.h base/lock.h
@@ -62,7 +63,13 @@ static void end(struct weft__task *task, int result)
 static void own(void *unused)
 {
     (void)unused;
-    const struct weft__spawn spawn = { .arg = &future, .scope = &scope, .file = "", .line = 1 };
+    const struct weft__spawn spawn = {
+        .is_future = true,
+        .arg = &future,
+        .scope = &scope,
+        .file = "",
+        .line = 1,
+    };
     int rc = weft__spawn(NULL, &crew, &carrier, &spawn);
     if (rc < 0) {
         mc_assert(rc == -ECANCELED);

@@ -100,7 +100,14 @@ static void user_sets(void *unused)
     weft__user_timer_set(&shared, soon, NULL);
 }
 
-// Set again by the same thread before the first wish was seen: the last set wins (U2, U3).
+// Set again by the same thread before the first wish was seen: the last set wins (U3).
+
+static void user_sets_again(void *unused)
+{
+    (void)unused;
+    weft__user_timer_set(&shared, WEFT_FOREVER, NULL);
+    weft__user_timer_set(&shared, soon, NULL);
+}
 
 static void user_calls_off(void *unused)
 {
@@ -206,6 +213,11 @@ static void two_setters(void)
     reset(fire_and_stop, user_sets, user_sets);
 }
 
+static void set_again(void)
+{
+    reset(fire_and_stop, user_sets_again, NULL);
+}
+
 static void call_off(void)
 {
     reset(count_fire, user_calls_off, NULL);
@@ -224,6 +236,7 @@ static void sleep_cancelled(void)
 const struct mc_model mc_models[] = {
     { .name = "timer_stop_against_fire", .setup = stop_against_fire },
     { .name = "timer_call_off", .setup = call_off },
+    { .name = "timer_set_again", .setup = set_again },
     { .name = "timer_two_setters", .setup = two_setters },
     { .name = "sleep_fires", .setup = sleep_fires },
     { .name = "sleep_cancelled", .setup = sleep_cancelled },

@@ -74,12 +74,8 @@ void mc__explore(const struct mc_model *model, const struct mc__request *request
     *result = (struct mc__result){ 0 };
     double start = now_seconds();
     if (request->mode == MC__EXHAUSTIVE) {
-        int most = request->bound;
-        if (model->max_bound > 0 && model->max_bound < most) {
-            most = model->max_bound;
-        }
         result->is_complete = true;
-        for (int bound = 0; bound <= most && result->is_complete; bound++) {
+        for (int bound = 0; bound <= request->bound && result->is_complete; bound++) {
             result->bound = bound;
             result->is_complete = explore_bound(model, request, bound, result);
         }

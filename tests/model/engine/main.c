@@ -12,6 +12,7 @@ static const char usage[] =
     "usage: model [option...] [part of a name]\n"
     "  --list         print the models' names\n"
     "  --bound=N      explore up to N preemptions (default 2)\n"
+    "  --no-caps      also for models that say that this takes too long\n"
     "  --limit=N      stop after N executions per model and bound (default: no limit)\n"
     "  --seed=N       random decisions instead of all; --limit says how many executions\n"
     "  --replay=V     run the execution with this vector of decisions and tell it\n"
@@ -21,7 +22,7 @@ static const char usage[] =
 struct options {
     struct mc__request request;
     const char *filter;
-    bool list, quiet;
+    bool list, quiet, ignore_caps;
     const char *replay;
 };
 
@@ -40,6 +41,8 @@ static bool parse(struct options *options, int count, char **arguments)
         const char *argument = arguments[i], *value;
         if (strcmp(argument, "--list") == 0) {
             options->list = true;
+        } else if (strcmp(argument, "--no-caps") == 0) {
+            options->ignore_caps = true;
         } else if (strcmp(argument, "--never-prune") == 0) {
             options->request.never_prune = true;
         } else if (strcmp(argument, "--quiet") == 0) {
@@ -110,7 +113,12 @@ static bool is_good(const struct mc_model *model, const struct mc__result *resul
 static bool run_model(const struct mc_model *model, const struct options *options, int number)
 {
     struct mc__result result;
-    mc__explore(model, &options->request, &result);
+    struct mc__request request = options->request;
+    bool is_capped = !options->ignore_caps && model->max_bound > 0;
+    if (is_capped && request.mode == MC__EXHAUSTIVE && model->max_bound < request.bound) {
+        request.bound = model->max_bound;
+    }
+    mc__explore(model, &request, &result);
     bool good = is_good(model, &result);
     if (options->quiet && good) {
         return true;

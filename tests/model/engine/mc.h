@@ -23,7 +23,7 @@ struct mc_model {
     void (*check)(void);   // runs alone after they all ended; may be NULL
     const char *must_fail; // NULL, or the start of the failure that must be found
     const char *needs;     // NULL, or "gcc": the other compiler hides what this model is about
-    int max_bound;         // 0, or: never explore more preemptions than this
+    int max_bound;         // 0, or: more preemptions than this take too long for every day
     int max_steps;         // 0, or: more atomic operations than this are a livelock
     int never_spurious;    // 1: no spurious failures and wake-ups
 };
@@ -34,6 +34,9 @@ extern const struct mc_model mc_models[];
 // Adds a thread and returns its number. From setup, or from a running thread, whose memory effects
 // so far the new thread then sees.
 int mc_thread(void (*fn)(void *), void *arg);
+
+// The number of the running thread, for what thread-locals are for; -1 in setup and check.
+int mc_self(void);
 
 // Ends the execution with a failure. Does not return.
 _Noreturn void mc_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -297,6 +297,11 @@ int mc_thread(void (*fn)(void *), void *arg)
     return id;
 }
 
+int mc_self(void)
+{
+    return mc__me;
+}
+
 // One execution.
 
 static void alone_entry(void)

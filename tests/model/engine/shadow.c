@@ -228,8 +228,8 @@ void mc__allow(const void *start, size_t size_bytes)
     walk(start, size_bytes, visit_allow);
 }
 
-// The last accesses of one kind by one thread, as far as somebody does not know of them. Mostly there
-// are none, or all bytes were accessed at once.
+// The last accesses of one kind by one thread, as far as somebody does not know of them. Mostly
+// there are none, or all bytes were accessed at once.
 static uint64_t hash_row(int thread, const uint16_t *row)
 {
     uint64_t half[2];

@@ -1,0 +1,257 @@
+// shutdown_model.c - shutting down while tasks are spawned, run and end (runtime/shutdown.c, D1;
+// sched/crew.c; sched/spawn.c).
+//
+// One carrier with its real loop, one task: a future that ends when it is cancelled. One thread
+// shuts down, stops the carrier and frees the crew. A foreign thread spawns the task meanwhile, or
+// wakes it. A task that does not learn of the cancel, or an end that nobody notices, leaves the
+// shutdown waiting for ever. A thread that touches the crew after it was freed is reported.
+//
+// Sources: runtime/shutdown.c sched/spawn.c sched/crew.c sched/host.c sched/step.c sched/inbox.c
+// Sources: sched/park.c sched/wheel.c task/scope.c task/run.c task/future.c task/waker.c
+// Sources: task/join.c
+// Headers: sched/crew.h sched/carrier.h task/word.h
+// With: stage.c stage_carrier.c stage_lock.c
+// Flags: -DWEFT_TINY=1
+#include <errno.h>
+#include <string.h>
+
+#include "mc.h"
+#include "runtime/runtime.h"
+#include "sched/park.h"
+#include "stage.h"
+#include "task/local.h"
+#include "task/word.h"
+
+enum { CARRIER_THREAD };
+
+static struct weft__runtime runtime;
+static struct weft__carrier carrier;
+static struct weft__task block; // the only one; stays when the crew goes
+static struct weft_future future;
+static bool is_cancelled; // the future's own
+static int ends;
+static int spawned;
+static _Atomic int has_stopped;  // the carrier's thread
+static _Atomic int has_returned; // the spawning thread
+
+struct weft__carrier *weft__carrier_self(void)
+{
+    return mc_self() == CARRIER_THREAD ? &carrier : NULL;
+}
+
+int sched_yield(void)
+{
+    mc_relax();
+    return 0;
+}
+
+weft_time weft_after(weft_time duration_ns)
+{
+    (void)duration_ns;
+    return WEFT_FOREVER;
+}
+
+int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carrier *self)
+{
+    (void)crew;
+    (void)self;
+    return 0;
+}
+
+// Memory: one block.
+
+struct weft__task *weft__block_take(struct weft__blocks *blocks)
+{
+    (void)blocks;
+    return &block;
+}
+
+void weft__block_give(struct weft__blocks *blocks, struct weft__task *task)
+{
+    (void)blocks;
+    (void)task;
+}
+
+int weft__blocks_each(struct weft__blocks *blocks, int (*visit)(void *block, void *arg), void *arg)
+{
+    (void)blocks;
+    return visit(&block, arg);
+}
+
+int weft__stack_pool_each(struct weft__stack_pool *pool, int (*visit)(void *block, void *arg),
+                          void *arg)
+{
+    (void)pool;
+    (void)visit;
+    (void)arg;
+    return 0;
+}
+
+void weft__locals_end(struct weft__task *task)
+{
+    (void)task;
+}
+
+// The task.
+
+static enum weft_poll poll_future(struct weft_future *self, weft_waker *waker)
+{
+    (void)self;
+    (void)waker;
+    ends += is_cancelled;
+    return is_cancelled ? WEFT_READY : WEFT_PENDING;
+}
+
+static void cancel_future(struct weft_future *self)
+{
+    (void)self;
+    is_cancelled = true;
+}
+
+static int spawn(struct weft__task **handle, struct weft__carrier *self)
+{
+    const struct weft__spawn request = {
+        .is_future = true,
+        .arg = &future,
+        .scope = &runtime.crew.root,
+        .file = "",
+        .line = 1,
+    };
+    return weft__spawn(handle, &runtime.crew, self, &request);
+}
+
+// The threads.
+
+static void run_carrier(void *unused)
+{
+    (void)unused;
+    weft__carrier_loop(&carrier);
+    atomic_store_explicit(&has_stopped, 1, memory_order_release);
+}
+
+static void stop(struct weft__request *request, struct weft__carrier *here)
+{
+    (void)request;
+    here->stop = true;
+}
+
+static void stop_carrier(void)
+{
+    carrier.control.fn = stop;
+    weft__put(&carrier, &carrier.control.node, NULL);
+}
+
+// Shuts down and frees the crew as weft_runtime_destroy() does.
+static void shut_down_and_free(void *unused)
+{
+    (void)unused;
+    int rc = weft_runtime_shutdown(&runtime, 0);
+    mc_assert(rc == 0);
+    mc_assert(ends == 1); // the task was there from the start
+    stop_carrier();
+    while (atomic_load_explicit(&has_stopped, memory_order_acquire) == 0) {
+        mc_relax();
+    }
+    weft__crew_await_visitors(&runtime.crew);
+    mc_forbid(&runtime, sizeof runtime);
+}
+
+// A spawn that comes while a shutdown runs may still succeed; the next shutdown waits for it.
+static void shut_down_twice(void *unused)
+{
+    (void)unused;
+    int rc = weft_runtime_shutdown(&runtime, 0);
+    mc_assert(rc == 0);
+    while (atomic_load_explicit(&has_returned, memory_order_acquire) == 0) {
+        mc_relax();
+    }
+    rc = weft_runtime_shutdown(&runtime, 0);
+    mc_assert(rc == 0);
+    stop_carrier();
+}
+
+static void spawn_from_outside(void *unused)
+{
+    (void)unused;
+    int rc = spawn(NULL, NULL);
+    mc_assert(rc == 0 || rc == -ECANCELED);
+    spawned = rc == 0;
+    atomic_store_explicit(&has_returned, 1, memory_order_release);
+}
+
+// Has a reference on the task, so that its block stays; the crew stays only as long as it must.
+static void wake_from_outside(void *unused)
+{
+    (void)unused;
+    weft__wake(&block);
+}
+
+static void reset(void)
+{
+    memset(&runtime, 0, sizeof runtime);
+    memset(&block, 0, sizeof block);
+    stage_carrier_init(&carrier, "carrier");
+    carrier.crew = &runtime.crew;
+    carrier.control.node.kind = WEFT__NODE_REQUEST;
+    runtime.crew.carriers = &carrier;
+    runtime.crew.count = 1;
+    runtime.crew.sched.ops = &weft__locality_ops;
+    weft_future_init(&future, poll_future, cancel_future);
+    is_cancelled = false;
+    ends = spawned = 0;
+    atomic_init(&has_stopped, 0);
+    atomic_init(&has_returned, 0);
+    mc_name(&runtime, sizeof runtime, "runtime");
+    mc_name(&runtime.crew.root.cause, sizeof(int), "cause");
+    mc_name(&runtime.crew.stopping, sizeof(uint32_t), "stopping");
+    mc_name(&runtime.crew.endings, sizeof(uint32_t), "endings");
+    mc_name(&runtime.crew.acknowledged, sizeof(uint32_t), "acknowledged");
+    mc_name(&runtime.crew.told, sizeof(bool), "told");
+    mc_name(&runtime.crew.visitors, sizeof(uint32_t), "visitors");
+    mc_name(&runtime.crew.foreign_spawned, sizeof(uint64_t), "foreign_spawned");
+    mc_name(&carrier.counts.ended, sizeof(uint64_t), "ended");
+    mc_name(&block, sizeof block, "task");
+    mc_name(&block.word, sizeof block.word, "word");
+    mc_thread(run_carrier, NULL);
+}
+
+static void one_task(void)
+{
+    reset();
+    int rc = spawn(NULL, &carrier); // lands in `local`
+    mc_assert(rc == 0);
+    mc_thread(shut_down_and_free, NULL);
+}
+
+static void late_wake(void)
+{
+    reset();
+    struct weft__task *handle;
+    int rc = spawn(&handle, &carrier);
+    mc_assert(rc == 0);
+    mc_thread(shut_down_and_free, NULL);
+    mc_thread(wake_from_outside, NULL);
+}
+
+static void late_spawn(void)
+{
+    reset();
+    mc_thread(shut_down_twice, NULL);
+    mc_thread(spawn_from_outside, NULL);
+}
+
+static void check(void)
+{
+    mc_assert(ends == spawned);
+}
+
+const struct mc_model mc_models[] = {
+    { .name = "shutdown_one_task", .setup = one_task },
+    { .name = "shutdown_late_wake", .setup = late_wake, .never_spurious = 1, .max_bound = 1 },
+    { .name = "shutdown_late_spawn",
+      .setup = late_spawn,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 1 },
+    { .name = NULL },
+};
