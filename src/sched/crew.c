@@ -16,9 +16,9 @@ uint64_t weft__crew_live(struct weft__crew *crew)
     for (int i = 0; i < crew->count; i++) {
         ended += atomic_load_explicit(&crew->carriers[i].counts.ended, memory_order_acquire);
     }
-    uint64_t spawned = atomic_load_explicit(&crew->foreign_spawned, memory_order_acquire);
+    uint64_t spawned = atomic_load_explicit(&crew->foreign_spawned, memory_order_relaxed);
     for (int i = 0; i < crew->count; i++) {
-        spawned += atomic_load_explicit(&crew->carriers[i].counts.spawned, memory_order_acquire);
+        spawned += atomic_load_explicit(&crew->carriers[i].counts.spawned, memory_order_relaxed);
     }
     return spawned - ended;
 }

@@ -160,7 +160,7 @@ static void count_spawn(struct weft__crew *crew, struct weft__carrier *self)
     if (self != NULL) {
         weft__count(&self->counts.spawned);
     } else {
-        atomic_fetch_add_explicit(&crew->foreign_spawned, 1, memory_order_release);
+        atomic_fetch_add_explicit(&crew->foreign_spawned, 1, memory_order_relaxed);
     }
 }
 
@@ -169,7 +169,7 @@ static void count_spawn(struct weft__crew *crew, struct weft__carrier *self)
 static void see_late_shutdown(struct weft__crew *crew, struct weft__task *task)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&crew->root.cause, memory_order_acquire) != 0) {
+    if (atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != 0) {
         weft__interrupt(task, WEFT__WORD_LOOK);
     }
 }

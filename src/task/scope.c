@@ -134,7 +134,7 @@ static struct weft__task *next_to_tell(struct weft__scope *scope)
 void weft__scope_cancel(struct weft__scope *scope, int cause)
 {
     int none = 0;
-    if (!atomic_compare_exchange_strong_explicit(&scope->cause, &none, cause, memory_order_acq_rel,
+    if (!atomic_compare_exchange_strong_explicit(&scope->cause, &none, cause, memory_order_release,
                                                  memory_order_relaxed)) {
         return;
     }

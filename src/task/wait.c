@@ -39,7 +39,7 @@ static bool withdraw(struct weft__wait *wait)
 {
     uint32_t open = WEFT__WAIT_OPEN;
     return atomic_compare_exchange_strong_explicit(&wait->state, &open, WEFT__WAIT_DONE,
-                                                   memory_order_acquire, memory_order_acquire);
+                                                   memory_order_relaxed, memory_order_relaxed);
 }
 
 static bool asks(const struct weft__wait *wait)

@@ -99,14 +99,14 @@ static inline bool weft__word_release(struct weft__task *task)
 /// handle to needs no RMW: nobody can join it, and what wakers set meanwhile does not matter.
 static inline uint64_t weft__word_end(struct weft__task *task)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
     if ((word & WEFT__WORD_REFS) == WEFT__WORD_REF) {
-        atomic_store_explicit(&task->word, WEFT__WORD_REF | WEFT__WORD_DONE, memory_order_release);
+        atomic_store_explicit(&task->word, WEFT__WORD_REF | WEFT__WORD_DONE, memory_order_relaxed);
         return word;
     }
     return atomic_fetch_sub_explicit(&task->word, WEFT__WORD_ACTIVE - WEFT__WORD_DONE,
-                                     memory_order_acq_rel);
+                                     memory_order_release);
 }
 
 /// Sets JOINED; false if DONE. Either this sees DONE or the end sees JOINED.
@@ -118,7 +118,7 @@ static inline bool weft__word_join(struct weft__task *task)
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
-                                                    memory_order_release, memory_order_acquire));
+                                                    memory_order_relaxed, memory_order_acquire));
     return true;
 }
 

@@ -35,7 +35,7 @@ void weft__user_timer_set(struct weft__user_timer *timer, weft_time when,
 /// Whether a request from elsewhere is on its way to the carrier.
 static inline bool weft__user_timer_queued(struct weft__user_timer *timer)
 {
-    return atomic_load_explicit(&timer->queued, memory_order_acquire) != 0;
+    return atomic_load_explicit(&timer->queued, memory_order_relaxed) != 0;
 }
 
 /// Disarms and waits until the carrier is done with it: `task` is the waiting virtual thread, NULL
