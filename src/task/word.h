@@ -112,14 +112,16 @@ static inline uint64_t weft__word_end(struct weft__task *task)
 /// Sets JOINED; false if DONE. Either this sees DONE or the end sees JOINED.
 static inline bool weft__word_join(struct weft__task *task)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    do {
+    for (;;) {
+        uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
         if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
             return false;
         }
-    } while (!atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
-                                                    memory_order_relaxed, memory_order_acquire));
-    return true;
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            return true;
+        }
+    }
 }
 
 #endif
