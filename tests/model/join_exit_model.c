@@ -22,6 +22,7 @@ static struct weft__task task;
 static struct stage_actor actor;
 static int outcomes[JOINERS];
 static int frees;
+static _Atomic int is_passed_on;
 
 static void free_block(struct weft__task *freed, struct weft__carrier *carrier)
 {
@@ -42,6 +43,15 @@ static void end(void *unused)
     task.result = RESULT;
     weft__task_end(&task, NULL);
     weft__task_release(&task, NULL);
+}
+
+// The running task makes a handle of itself and passes it on before it ends.
+static void pass_handle_and_end(void *unused)
+{
+    (void)unused;
+    weft__word_retain(&task);
+    atomic_store_explicit(&is_passed_on, 1, memory_order_release);
+    end(NULL);
 }
 
 static void join(struct weft__task *self, int joiner, weft_time deadline)
@@ -82,6 +92,15 @@ static void task_may_be_late(void *unused)
     join(&actor.task, 1, 10);
 }
 
+static void joins_with_passed_handle(void *unused)
+{
+    (void)unused;
+    while (atomic_load_explicit(&is_passed_on, memory_order_acquire) == 0) {
+        mc_relax();
+    }
+    join(NULL, 1, WEFT_FOREVER);
+}
+
 // Gives its handle back without joining, after a look.
 static void detach(void *unused)
 {
@@ -92,19 +111,20 @@ static void detach(void *unused)
     weft__task_release(&task, NULL);
 }
 
-static void start(void (*second)(void *), void (*third)(void *))
+static void start(void (*first)(void *), void (*second)(void *), void (*third)(void *))
 {
-    unsigned handles = third != NULL ? 2 : 1;
+    unsigned handles = third != NULL && first == end ? 2 : 1;
     stage_actor_init(&actor, "actor");
     task = (struct weft__task){ .kind = &kind, .sched = &stage_scheduler };
     weft__word_init(&task, 1 + handles, 0);
     outcomes[0] = outcomes[1] = frees = 0;
+    atomic_init(&is_passed_on, 0);
     mc_name(&task, sizeof task, "task");
     mc_name(&task.word, sizeof task.word, "word");
     mc_name(&task.joiners, sizeof task.joiners, "joiners");
     mc_name(&task.result, sizeof task.result, "result");
     mc_name(&actor.lane, sizeof actor.lane, "lane");
-    mc_thread(end, NULL);
+    mc_thread(first, NULL);
     mc_thread(second, NULL);
     if (third != NULL) {
         mc_thread(third, NULL);
@@ -113,27 +133,32 @@ static void start(void (*second)(void *), void (*third)(void *))
 
 static void one_joiner(void)
 {
-    start(foreign_joins, NULL);
+    start(end, foreign_joins, NULL);
 }
 
 static void one_task(void)
 {
-    start(task_may_be_late, NULL);
+    start(end, task_may_be_late, NULL);
 }
 
 static void detached(void)
 {
-    start(detach, foreign_joins);
+    start(end, detach, foreign_joins);
 }
 
 static void two_joiners(void)
 {
-    start(foreign_joins, task_joins);
+    start(end, foreign_joins, task_joins);
 }
 
 static void two_late(void)
 {
-    start(foreign_may_be_late, another_may_be_late);
+    start(end, foreign_may_be_late, another_may_be_late);
+}
+
+static void passed_on(void)
+{
+    start(pass_handle_and_end, foreign_joins, joins_with_passed_handle);
 }
 
 static void check(void)
@@ -146,6 +171,7 @@ const struct mc_model mc_models[] = {
     { .name = "join_one_task", .setup = one_task, .check = check },
     { .name = "join_detached", .setup = detached, .check = check },
     { .name = "join_two_joiners", .setup = two_joiners, .check = check },
+    { .name = "join_passed_on", .setup = passed_on, .check = check, .never_spurious = 1 },
     { .name = "join_two_late", .setup = two_late, .check = check, .never_spurious = 1 },
     { .name = NULL },
 };

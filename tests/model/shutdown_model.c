@@ -141,10 +141,8 @@ static void stop_carrier(void)
     weft__put(&carrier, &carrier.control.node, NULL);
 }
 
-// Shuts down and frees the crew as weft_runtime_destroy() does.
-static void shut_down_and_free(void *unused)
+static void shut_down_and_stop(void)
 {
-    (void)unused;
     int rc = weft_runtime_shutdown(&runtime, 0);
     mc_assert(rc == 0);
     mc_assert(ends == 1); // the task was there from the start
@@ -152,8 +150,35 @@ static void shut_down_and_free(void *unused)
     while (atomic_load_explicit(&has_stopped, memory_order_acquire) == 0) {
         mc_relax();
     }
+}
+
+// Frees the crew as weft_runtime_destroy() does.
+static void shut_down_and_free(void *unused)
+{
+    (void)unused;
+    shut_down_and_stop();
     weft__crew_await_visitors(&runtime.crew);
     mc_forbid(&runtime, sizeof runtime);
+}
+
+static void count_handle(struct weft__task *task, void *arg)
+{
+    (void)task;
+    ++*(int *)arg;
+}
+
+// Frees the task's block, too, as weft__runtime_free() does: not while somebody has a handle.
+static void shut_down_and_free_all(void *unused)
+{
+    (void)unused;
+    int handles = 0;
+    shut_down_and_stop();
+    weft__runtime_each_task(&runtime, count_handle, &handles);
+    if (handles == 0) {
+        weft__crew_await_visitors(&runtime.crew);
+        mc_forbid(&runtime, sizeof runtime);
+        mc_forbid(&block, sizeof block);
+    }
 }
 
 // A spawn that comes while a shutdown runs may still succeed; the next shutdown waits for it.
@@ -184,6 +209,12 @@ static void wake_from_outside(void *unused)
 {
     (void)unused;
     weft__wake(&block);
+}
+
+static void release_from_outside(void *unused)
+{
+    (void)unused;
+    weft__host_release(&block);
 }
 
 static void reset(void)
@@ -233,6 +264,16 @@ static void late_wake(void)
     mc_thread(wake_from_outside, NULL);
 }
 
+static void late_release(void)
+{
+    reset();
+    struct weft__task *handle;
+    int rc = spawn(&handle, &carrier);
+    mc_assert(rc == 0);
+    mc_thread(shut_down_and_free_all, NULL);
+    mc_thread(release_from_outside, NULL);
+}
+
 static void late_spawn(void)
 {
     reset();
@@ -248,6 +289,7 @@ static void check(void)
 const struct mc_model mc_models[] = {
     { .name = "shutdown_one_task", .setup = one_task },
     { .name = "shutdown_late_wake", .setup = late_wake, .never_spurious = 1, .max_bound = 1 },
+    { .name = "shutdown_late_release", .setup = late_release, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_spawn",
       .setup = late_spawn,
       .check = check,
