@@ -99,9 +99,11 @@ static inline bool weft__word_release(struct weft__task *task)
 /// handle to needs no RMW: nobody can join it, and what wakers set meanwhile does not matter.
 static inline uint64_t weft__word_end(struct weft__task *task)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
     if ((word & WEFT__WORD_REFS) == WEFT__WORD_REF) {
+        // The store ends the release sequence of whoever gave his handle back just now: hence the
+        // acquire above.
         atomic_store_explicit(&task->word, WEFT__WORD_REF | WEFT__WORD_DONE, memory_order_relaxed);
         return word;
     }
