@@ -330,7 +330,8 @@ TEST_DRIVERS(dumps_may_be_taken_in_a_storm)
         CHECK_OK(weft_runtime_spawn(NULL, runtime, storm, name, NULL));
     }
     int full = 0;
-    for (uint64_t i = test_scaled(400); i > 0; i--) {
+    uint64_t most = test_scaled(400);
+    for (uint64_t i = 0; i < most || full == 0; i++) { // a busy machine may take its time to begin
         const char *lines = dump();
         full += strstr(lines, "\"in the storm\"") != NULL;
         for (const char *at = lines; *at != '\0'; at = strchr(at, '\n') + 1) {
@@ -338,7 +339,6 @@ TEST_DRIVERS(dumps_may_be_taken_in_a_storm)
             CHECK(strchr(at, '\n') != NULL);
         }
     }
-    CHECK_GT(full, 0);
     atomic_store(&stop, true);
     CHECK_OK(weft_runtime_destroy(runtime));
 }
