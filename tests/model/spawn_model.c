@@ -73,7 +73,9 @@ static void own(void *unused)
     int rc = weft__spawn(NULL, &crew, &carrier, &spawn);
     if (rc < 0) {
         mc_assert(rc == -ECANCELED);
-        atomic_exchange_explicit(&child.lane, REFUSED, memory_order_release);
+        // Its result is used, or clang would make a store of it, which may miss the sleeper.
+        uint32_t lane = atomic_exchange_explicit(&child.lane, REFUSED, memory_order_release);
+        mc_assert(lane == 0);
         mc_event_set(&child.lane);
     }
     verdict = weft__scope_join(&scope);
