@@ -57,6 +57,13 @@ struct weft_options {
     weft_time grace_ns;      ///< WEFT_GRACE_MS: 0..3600000; time to end after a cancel; 10 s
     size_t stack_size_bytes; ///< WEFT_STACK_KB: 128..1048576, a power of two; 256 KiB
     int stack_cache;         ///< WEFT_STACK_CACHE: 1..1000000; idle stacks kept per carrier; 1024
+    int ring_entries;        ///< WEFT_RING_ENTRIES: 2..32768, a power of two; 256
+    int submit_batch;        ///< WEFT_SUBMIT_BATCH: 1..32768; submit at once when so many are
+                             ///< queued; default: once per step
+    size_t receive_buffer_bytes; ///< WEFT_RECV_KB: 1..1024, a power of two; 16 KiB
+    int receive_buffers;  ///< WEFT_RECV_BUFFERS: 8..32768 for each carrier, a power of two; 256
+    int blocking_threads; ///< WEFT_BLOCKING_THREADS: 1..100000; most threads in the pool; 512
+    weft_time blocking_idle_ns; ///< WEFT_BLOCKING_IDLE_MS: 0..3600000; then an idle one ends; 10 s
     enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
@@ -65,8 +72,8 @@ struct weft_options {
 };
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, (enum weft_log_level)0, NULL, \
-            NULL, NULL, NULL                                                                       \
+        sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
+            (enum weft_log_level)0, NULL, NULL, NULL, NULL                                         \
     }
 
 /// Fills `options` with "everything by default".

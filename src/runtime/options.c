@@ -47,6 +47,16 @@ static const struct row rows[] = {
         WEFT__STACK_MAX_BYTES >> 10, 256, NULL, true),
     ROW(stack_cache, "WEFT_STACK_CACHE", STORED_INT, 1, 1, 1000000, WEFT__SIZED(1024, 1), NULL,
         false),
+    ROW(ring_entries, "WEFT_RING_ENTRIES", STORED_INT, 1, 2, 32768, WEFT__SIZED(256, 4), NULL,
+        true),
+    ROW(submit_batch, "WEFT_SUBMIT_BATCH", STORED_INT, 1, 1, 32768, 32768, NULL, false),
+    ROW(receive_buffer_bytes, "WEFT_RECV_KB", STORED_U64, 1024, 1, 1024, WEFT__SIZED(16, 1), NULL,
+        true),
+    ROW(receive_buffers, "WEFT_RECV_BUFFERS", STORED_INT, 1, 8, 32768, WEFT__SIZED(256, 8), NULL,
+        true),
+    ROW(blocking_threads, "WEFT_BLOCKING_THREADS", STORED_INT, 1, 1, 100000, 512, NULL, false),
+    ROW(blocking_idle_ns, "WEFT_BLOCKING_IDLE_MS", STORED_U64, WEFT_MS, 0, 3600000, 10000, NULL,
+        false),
     ROW(log_level, "WEFT_LOG", STORED_INT, 1, 1, 4, WEFT_LOG_WARN, log_choices, false),
 };
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "stack_size_bytes is stored as 64 bits");

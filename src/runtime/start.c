@@ -26,7 +26,15 @@ static void report(struct weft__runtime *runtime, int rc)
 
 static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime)
 {
-    struct weft__driver_config config = { .allocator = runtime->options.allocator };
+    const struct weft_options *options = &runtime->options;
+    struct weft__driver_config config = {
+        .allocator = options->allocator,
+        .entries = (unsigned)options->ring_entries,
+        .submit_batch = (unsigned)options->submit_batch,
+        .buffer_bytes = (uint32_t)options->receive_buffer_bytes,
+        .buffers = (uint32_t)options->receive_buffers,
+        .carrier = carrier,
+    };
     char name[THREAD_NAME_BYTES];
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);

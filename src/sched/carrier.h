@@ -34,6 +34,14 @@ struct weft__request {
     void (*fn)(struct weft__request *request, struct weft__carrier *carrier);
 };
 
+/// Something that has collected work during a step and hands it to the driver at the end of it; in
+/// its owner's storage, on its own carrier.
+struct weft__flush {
+    struct weft__flush *next;
+    struct weft__flush **link; // NULL: not on the list
+    void (*fn)(struct weft__flush *flush, struct weft__carrier *carrier);
+};
+
 /// What a carrier counts. Written by its own thread only, read by anyone.
 struct weft__carrier_counts {
     _Atomic uint64_t spawned; // tasks spawned from here
@@ -50,11 +58,12 @@ struct weft__carrier {
     _Alignas(WEFT__LINE_PAIR) struct weft__fifo local;
     struct weft__task *current; // running now, or NULL
     _Atomic(struct weft__task *)
-        ended;           // dumps read it; its stack has been left, its reference not yet given back
-    unsigned relay_left; // hand-overs from thread to thread before the loop's turn
-    struct weft__runner runner; // the carrier's own loop
-    weft_time coarse_now;       // the clock when it was last read
-    weft_time slice_end;        // of the running task; 0: not asked for yet
+        ended; // dumps read it; its stack has been left, its reference not yet given back
+    struct weft__flush *flushes; // what wants to be called at the end of this step
+    unsigned relay_left;         // hand-overs from thread to thread before the loop's turn
+    struct weft__runner runner;  // the carrier's own loop
+    weft_time coarse_now;        // the clock when it was last read
+    weft_time slice_end;         // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
     uint64_t next_id;
     weft_time quantum_ns;
@@ -110,9 +119,37 @@ struct weft__carrier *weft__default_carrier(void);
 /// Reads the clock, real or simulated, and remembers it as coarse_now.
 weft_time weft__carrier_now(struct weft__carrier *carrier);
 
+/// Has `flush->fn` called at the end of this step, once, unless it is on the list already. It is off
+/// the list when it is called.
+static inline void weft__carrier_flush_later(struct weft__carrier *carrier,
+                                             struct weft__flush *flush)
+{
+    if (flush->link == NULL) {
+        flush->next = carrier->flushes;
+        flush->link = &carrier->flushes;
+        if (flush->next != NULL) {
+            flush->next->link = &flush->next;
+        }
+        carrier->flushes = flush;
+    }
+}
+
+/// Takes it off the list, if it is on it.
+static inline void weft__carrier_flush_not(struct weft__flush *flush)
+{
+    if (flush->link != NULL) {
+        *flush->link = flush->next;
+        if (flush->next != NULL) {
+            flush->next->link = flush->link;
+        }
+        flush->link = NULL;
+    }
+}
+
 // step.c
 
-/// Inbox, tasks for one quantum, timers, poll. False: nothing more to do right now.
+/// Inbox, tasks for one quantum, timers, flush, and a poll if there is more to do. False: nothing
+/// is, and the caller waits in the driver, which polls as well: one system call less per turn.
 bool weft__step(struct weft__carrier *carrier);
 
 /// Takes in what others sent: tasks to `local`, requests are carried out. On the carrier's thread.

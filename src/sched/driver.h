@@ -1,4 +1,4 @@
-// driver.h - what a carrier needs from the thing that waits for the kernel.
+// driver.h - what a carrier needs from the thing that talks to the kernel.
 //
 // Declared here and implemented above (io/uring.c, io/epoll.c, runtime/sim.c), so that the
 // scheduler knows no kernel interface. A driver belongs to one carrier; only kick() may be called
@@ -6,15 +6,52 @@
 #ifndef WEFT_SCHED_DRIVER_H
 #define WEFT_SCHED_DRIVER_H
 
-#include "base/base.h"
-
 #include <weft/time.h>
 
-struct weft_allocator;
+#include "base/base.h"
+#include "sched/op.h"
 
+struct weft_allocator;
+struct sockaddr;
+
+/// A call that may block, for an OS thread of the blocking pool; in the sender's storage. `run` is
+/// called there, and that thread touches the job no more once `run` has begun: `run` itself says
+/// how the sender learns of the end.
+struct weft__job {
+    struct weft__job *next;
+    void (*run)(struct weft__job *job);
+};
+
+/// Where a driver sends what the kernel would block on. 0, or a negative errno: then nothing runs.
+struct weft__offload {
+    int (*send)(void *pool, struct weft__job *job);
+    void *pool;
+};
+
+/// Zero means the driver's default.
 struct weft__driver_config {
     const struct weft_allocator *allocator;
-    unsigned entries; ///< submission queue size; 0: the driver's default
+    unsigned entries;              ///< submission queue size
+    unsigned submit_batch;         ///< submit as soon as so many are queued; 0: once per step
+    uint32_t buffer_bytes;         ///< size of a receive buffer
+    uint32_t buffers;              ///< how many, a power of two
+    struct weft__offload offload;  ///< send NULL: blocking calls run inline
+    struct weft__carrier *carrier; ///< for what comes back from the pool; NULL in unit tests
+};
+
+/// Calls on sockets that never wait. The simulator has its own descriptors; elsewhere these are
+/// the system calls. All return 0 or a positive result, or a negative errno.
+struct weft__sockets {
+    int (*socket)(void *state, int domain, int type, int protocol); ///< non-blocking, close-on-exec
+    int (*pair)(void *state, int domain, int type, int protocol, int fds[2]);
+    int (*bind)(void *state, int fd, const struct sockaddr *addr, uint32_t size);
+    int (*listen)(void *state, int fd, int backlog);
+    int (*local)(void *state, int fd, struct sockaddr *addr, uint32_t *size);
+    int (*peer)(void *state, int fd, struct sockaddr *addr, uint32_t *size);
+    int (*set)(void *state, int fd, int level, int name, const void *value, uint32_t size);
+    int (*get)(void *state, int fd, int level, int name, void *value, uint32_t *size);
+    int (*shutdown)(void *state, int fd, int how);
+    int (*close)(void *state, int fd); ///< after weft__driver.forget
 };
 
 struct weft__driver {
@@ -25,6 +62,7 @@ struct weft__driver {
     int (*open)(void **state, const struct weft__driver_config *config);
 
     /// Frees the state. Nobody kicks any more, and the carrier's thread has ended or is calling.
+    /// Ops that are still in flight are cancelled and waited for; their done() is not called.
     void (*close)(void *state);
 
     /// Hands what is queued to the kernel and takes completions, without blocking. Costs nothing
@@ -41,6 +79,29 @@ struct weft__driver {
     /// is the driver state of the calling carrier if that has the same driver, else NULL. Cannot
     /// fail.
     void (*kick)(void *state, void *from);
+
+    // Operations; see op.h for the contract. On the carrier's thread.
+
+    /// Starts the op. True: it has ended already. False: done() will be called.
+    bool (*submit)(void *state, struct weft__op *op);
+
+    /// Asks an op of this driver that is in flight to end.
+    void (*cancel)(void *state, struct weft__op *op);
+
+    /// Asks every op on the descriptor to end, and drops what the driver remembers about it, because
+    /// it is about to be closed or leaves this carrier.
+    void (*forget)(void *state, int fd);
+
+    /// The memory of a receive buffer that an op was given, buffer_bytes long.
+    void *(*buffer)(void *state, uint16_t number);
+
+    /// Gives a receive buffer back.
+    void (*give)(void *state, uint16_t number);
+
+    /// What the driver has counted; valid until close.
+    const struct weft__op_counts *(*counts)(void *state);
+
+    const struct weft__sockets *sockets;
 };
 
 #endif

@@ -1,4 +1,4 @@
-// step.c - a carrier is a step function: inbox, tasks for one quantum, timers, poll.
+// step.c - a carrier is a step function: inbox, tasks for one quantum, timers, flush, poll.
 #include "base/relax.h"
 #include "base/sys.h"
 #include "sched/park.h"
@@ -106,13 +106,37 @@ static void fire_timers(struct weft__carrier *carrier)
     }
 }
 
+/// Flushing may put something on the list again; that is for the next step.
+static void flush(struct weft__carrier *carrier)
+{
+    struct weft__flush *all = carrier->flushes;
+    carrier->flushes = NULL;
+    if (all != NULL) {
+        all->link = &all;
+    }
+    while (all != NULL) {
+        struct weft__flush *first = all;
+        weft__carrier_flush_not(first);
+        first->fn(first, carrier);
+    }
+}
+
+static bool has_work(struct weft__carrier *carrier)
+{
+    return carrier->local.head != NULL || carrier->flushes != NULL ||
+           !weft__inbox_empty(&carrier->inbox);
+}
+
 bool weft__step(struct weft__carrier *carrier)
 {
     weft__carrier_open_inbox(carrier);
     run_tasks(carrier);
     fire_timers(carrier);
-    carrier->driver->poll(carrier->driver_state);
-    return carrier->local.head != NULL || !weft__inbox_empty(&carrier->inbox);
+    flush(carrier);
+    if (has_work(carrier) || weft__unlikely(carrier->sim != NULL)) {
+        carrier->driver->poll(carrier->driver_state);
+    }
+    return has_work(carrier);
 }
 
 /// Stays awake for a while, because waking a sleeping thread costs tens of microseconds. True:

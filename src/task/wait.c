@@ -58,6 +58,7 @@ static int block_foreign(struct weft__wait *wait, weft_time deadline)
             continue;
         }
         if (asks(wait)) {
+            wait->why = -ETIMEDOUT;
             wait->ask(wait);
             deadline = WEFT_FOREVER;
         } else if (withdraw(wait)) {
@@ -93,6 +94,7 @@ static int block_task(struct weft__wait *wait, weft_time deadline)
         if (why != 0 && asks(wait)) {
             asked = true;
             deadline = WEFT_FOREVER;
+            wait->why = why;
             wait->ask(wait);
             continue;
         }

@@ -30,6 +30,7 @@ enum weft__wait_mode {
 struct weft__wait {
     _Atomic uint32_t state;  // the single commit point
     uint8_t mode;            // enum weft__wait_mode
+    int why;                 // why ask() was called: -ETIMEDOUT, -ECANCELED, or 0: it was not
     struct weft__task *task; // NULL: a foreign OS thread sleeps on `state`
     int64_t result;          // the completer's until DONE
     void (*ask)(struct weft__wait *wait);
@@ -43,6 +44,7 @@ static inline void weft__wait_init(struct weft__wait *wait, struct weft__task *t
 {
     atomic_store_explicit(&wait->state, WEFT__WAIT_OPEN, memory_order_relaxed);
     wait->mode = (uint8_t)mode;
+    wait->why = 0;
     wait->task = task;
     wait->result = 0;
     wait->ask = NULL;

@@ -1,0 +1,25 @@
+// call.h - a virtual thread makes one operation and waits for its end.
+#ifndef WEFT_IO_CALL_H
+#define WEFT_IO_CALL_H
+
+#include "sched/carrier.h"
+#include "task/wait.h"
+
+/// On the caller's stack: the op, and the wait that its end completes.
+struct weft__call {
+    struct weft__op op; // the caller fills in what to do
+    struct weft__wait wait;
+    struct weft__carrier *carrier;
+};
+
+/// Submits call->op on the carrier of the running virtual thread and parks until it has ended, which
+/// is also when its buffers are the caller's again. `what` is for dumps, a constant.
+///
+/// Returns the op's result, or
+///         -ETIMEDOUT  `deadline` passed and nothing had been transferred
+///         -ECANCELED  the task is cancelled; nothing was transferred
+///         -EBADF      the descriptor was closed by weft_close() meanwhile
+///         -EPERM      not called from a virtual thread
+int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline);
+
+#endif
