@@ -18,13 +18,19 @@ struct sockaddr;
 /// called there, and that thread touches the job no more once `run` has begun: `run` itself says
 /// how the sender learns of the end.
 struct weft__job {
-    struct weft__job *next;
     void (*run)(struct weft__job *job);
+    // The pool's, from send to run.
+    struct weft__job *next;
+    struct weft__job **link; // what points at us; NULL: not in the queue
+    weft_time queued_at;
 };
 
-/// Where a driver sends what the kernel would block on. 0, or a negative errno: then nothing runs.
+/// Where a driver sends what the kernel would block on.
 struct weft__offload {
+    /// 0, or a negative errno: then nothing runs.
     int (*send)(void *pool, struct weft__job *job);
+    /// Takes back a job that was sent. True: `run` was not and will not be called. False: it was.
+    bool (*recall)(void *pool, struct weft__job *job);
     void *pool;
 };
 
