@@ -2,11 +2,13 @@
 #ifndef WEFT_H
 #define WEFT_H
 
+#include <weft/addr.h>
 #include <weft/base.h>
 #include <weft/future.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>
 #include <weft/sim.h>
+#include <weft/socket.h>
 #include <weft/task.h>
 #include <weft/time.h>
 
