@@ -20,6 +20,7 @@
 #include "base/assert.h"
 #include "base/sys.h"
 #include "io/event.h"
+#include "io/sockets.h"
 #include "io/token.h"
 
 enum {
@@ -228,4 +229,5 @@ const struct weft__driver weft__epoll_driver = {
     .poll = epoll_driver_poll,
     .wait = epoll_driver_wait,
     .kick = epoll_driver_kick,
+    .sockets = &weft__sockets_nonblocking,
 };

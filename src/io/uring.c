@@ -25,6 +25,7 @@
 #include "base/sanitizer.h"
 #include "base/sys.h"
 #include "io/event.h"
+#include "io/sockets.h"
 #include "io/token.h"
 #include "io/uring_compat.h"
 
@@ -341,4 +342,5 @@ const struct weft__driver weft__uring_driver = {
     .poll = uring_poll,
     .wait = uring_wait,
     .kick = uring_kick,
+    .sockets = &weft__sockets_blocking,
 };

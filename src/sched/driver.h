@@ -48,7 +48,9 @@ struct weft__driver_config {
 /// Calls on sockets that never wait. The simulator has its own descriptors; elsewhere these are
 /// the system calls. All return 0 or a positive result, or a negative errno.
 struct weft__sockets {
-    int (*socket)(void *state, int domain, int type, int protocol); ///< non-blocking, close-on-exec
+    /// Closed on exec, and non-blocking if the driver wants it so: an accepted socket becomes what
+    /// ACCEPT's flags say, and epoll adds SOCK_NONBLOCK to those.
+    int (*socket)(void *state, int domain, int type, int protocol);
     int (*pair)(void *state, int domain, int type, int protocol, int fds[2]);
     int (*bind)(void *state, int fd, const struct sockaddr *addr, uint32_t size);
     int (*listen)(void *state, int fd, int backlog);
