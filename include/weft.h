@@ -5,6 +5,7 @@
 #include <weft/addr.h>
 #include <weft/base.h>
 #include <weft/future.h>
+#include <weft/net.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>
 #include <weft/sim.h>

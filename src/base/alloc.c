@@ -27,6 +27,14 @@ void *weft__alloc(const struct weft_allocator *allocator, size_t size_bytes, siz
     return memory == NULL ? NULL : memset(memory, 0, size_bytes);
 }
 
+void *weft__alloc_raw(const struct weft_allocator *allocator, size_t size_bytes, size_t align)
+{
+    if (allocator != NULL) {
+        return allocator->alloc(allocator->ctx, size_bytes, align);
+    }
+    return align <= _Alignof(max_align_t) ? malloc(size_bytes) : default_alloc(size_bytes, align);
+}
+
 void weft__free(const struct weft_allocator *allocator, void *memory, size_t size_bytes)
 {
     if (memory == NULL) {

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "net/conn.h"
 #include "runtime/runtime.h"
 
 /// Runtimes whose handles are still out, kept where leak checkers see them.
@@ -89,6 +90,7 @@ void weft__runtime_free(struct weft__runtime *runtime)
     const struct weft_allocator *allocator = runtime->options.allocator;
     for (int i = 0; i < crew->count; i++) {
         weft__stack_cache_drain(crew->stacks, &crew->carriers[i].stacks);
+        weft__chunks_drain(&crew->carriers[i]);
     }
     size_t handles = 0;
     weft__runtime_each_task(runtime, count_block, &handles);

@@ -14,6 +14,7 @@
 #include "task/stack.h"
 #include "task/task.h"
 
+struct weft__chunk;
 struct weft__crew;
 
 /// carrier.state. SEARCHING carries the victim's number above these bits (work stealing).
@@ -60,10 +61,12 @@ struct weft__carrier {
     _Atomic(struct weft__task *)
         ended; // dumps read it; its stack has been left, its reference not yet given back
     struct weft__flush *flushes; // what wants to be called at the end of this step
-    unsigned relay_left;         // hand-overs from thread to thread before the loop's turn
-    struct weft__runner runner;  // the carrier's own loop
-    weft_time coarse_now;        // the clock when it was last read
-    weft_time slice_end;         // of the running task; 0: not asked for yet
+    struct weft__chunk *chunks;  // output memory kept for reuse (net/chunk.c)
+    unsigned chunks_kept;
+    unsigned relay_left;        // hand-overs from thread to thread before the loop's turn
+    struct weft__runner runner; // the carrier's own loop
+    weft_time coarse_now;       // the clock when it was last read
+    weft_time slice_end;        // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
     uint64_t next_id;
     weft_time quantum_ns;

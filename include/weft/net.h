@@ -1,0 +1,213 @@
+// weft/net.h - listeners and connections: one virtual thread per connection, buffers that follow traffic.
+//
+// A connection belongs to one carrier: calls from tasks elsewhere return -EXDEV, weft_conn_move() hands
+// it over. Received bytes are borrowed from the carrier's receive buffers until they are consumed, so
+// an idle connection holds no buffer at all. Written bytes are collected and sent once per step of the
+// carrier, which is soon: when the writing task parks, or its time slice ends.
+//
+// One task may read while another writes; two readers, or two writers, at once get -EBUSY.
+#ifndef WEFT_NET_H
+#define WEFT_NET_H
+
+#include <weft/addr.h>
+#include <weft/base.h>
+#include <weft/socket.h>
+#include <weft/time.h>
+
+WEFT_BEGIN_DECLS
+
+/// A listening socket of one carrier.
+typedef struct weft__listener weft_listener;
+/// A connected stream socket of one carrier.
+typedef struct weft__conn weft_conn;
+
+/// Bytes that belong to somebody else.
+struct weft_slice {
+    const char *data;
+    size_t size;
+};
+
+// Listening
+
+/// Listens on an address such as "tcp://127.0.0.1:7000", "tcp://[::]:7000", "unix:///run/x.sock"; see
+/// weft_addr_parse(). `options` may be NULL. The listener belongs to the calling task's carrier.
+///
+/// Call from:  a virtual thread.
+/// Errors:     -EINVAL, -ENAMETOOLONG, -ENODEV, -ERANGE  the address cannot be understood
+///             -EPROTOTYPE  it is not the address of a stream
+///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2) and listen(2)
+///             -EMFILE, -ENFILE, -ENOMEM; -EPERM outside a virtual thread
+WEFT_API WEFT_MUST_CHECK int weft_listen(weft_listener **listener, const char *address,
+                                         const struct weft_socket_options *options);
+
+/// The address it listens on, with the port that the system chose for port 0.
+WEFT_API int weft_listener_addr(const weft_listener *listener, struct weft_addr *addr);
+
+/// Waits for the next connection. When descriptors run out, waiting connections are turned away one by
+/// one and slowly, so that peers notice and the program stays alive; it goes on as soon as there are
+/// descriptors again.
+///
+/// Call from:  a virtual thread on the listener's carrier, one at a time.
+/// Errors:     -ETIMEDOUT, -ECANCELED; -EXDEV on another carrier; -EBUSY another task accepts;
+///             -EBADF the listener was closed meanwhile; -ENOMEM; others as accept(2)
+WEFT_API WEFT_MUST_CHECK int weft_accept(weft_conn **conn, weft_listener *listener,
+                                         weft_time deadline);
+
+/// What a listener has counted.
+struct weft_listener_stats {
+    uint64_t accepted; ///< connections
+    uint64_t aborted;  ///< peers that were gone before they were accepted
+    uint64_t shed;     ///< turned away for lack of descriptors
+};
+WEFT_API void weft_listener_stats(const weft_listener *listener, struct weft_listener_stats *stats);
+
+/// Stops listening and frees it; connections that nobody accepted are closed. NULL is fine.
+///
+/// Call from:  a virtual thread on its carrier. Never a cancellation point.
+/// Errors:     -EXDEV, -EPERM: nothing happened
+WEFT_API int weft_listener_close(weft_listener *listener);
+
+/// Settings of weft_serve(). Initialise with WEFT_SERVE_OPTIONS_INIT; zero means the default.
+struct weft_serve_options {
+    size_t size;                              ///< sizeof(struct weft_serve_options)
+    const struct weft_socket_options *socket; ///< borrowed; NULL: defaults
+    size_t max_connections;                   ///< on each carrier; 0: as many as descriptors allow
+    void (*ready)(void *arg, const struct weft_addr *addr); ///< called once, when all listen
+    void *arg;
+};
+#define WEFT_SERVE_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(struct weft_serve_options), NULL, 0, NULL, NULL                                     \
+    }
+
+/// Serves an address on every carrier: a listener each (SO_REUSEPORT), and a virtual thread per
+/// connection that runs `handler(conn)` on the carrier that accepted it. The handler closes the
+/// connection. Returns when cancelled, after all handlers have ended, or when listening fails.
+///
+/// Call from:  a virtual thread.
+/// Errors:     -ECANCELED; as weft_listen() and weft_accept()
+WEFT_API int weft_serve(const char *address, weft_fn handler,
+                        const struct weft_serve_options *options);
+
+// Connecting
+
+/// Connects to an address such as "tcp://127.0.0.1:7000" or "unix:///run/x.sock".
+///
+/// Call from:  a virtual thread; the connection belongs to its carrier.
+/// Errors:     -ETIMEDOUT, -ECANCELED; -ECONNREFUSED, -EHOSTUNREACH, ... as connect(2); the address
+///             errors of weft_listen(); -EMFILE, -ENOMEM; -EPERM
+WEFT_API WEFT_MUST_CHECK int weft_dial(weft_conn **conn, const char *address,
+                                       const struct weft_socket_options *options,
+                                       weft_time deadline);
+
+/// Makes a connection of a connected socket. Takes the descriptor, unless it fails.
+///
+/// Call from:  a virtual thread; the connection belongs to its carrier.
+/// Errors:     -ENOMEM, -ENOTSOCK, -ENOTCONN, -EPERM; -EPROTOTYPE  not a stream
+WEFT_API WEFT_MUST_CHECK int weft_conn_adopt(weft_conn **conn, int fd);
+
+// Reading
+
+/// Waits until at least so many bytes are there and lends them: `in` stays valid until
+/// weft_conn_consume(), or the next call that reads from this connection. It may hold more than
+/// `at_least`. With `at_least` 0 it never waits.
+///
+/// Call from:  a virtual thread on the connection's carrier.
+/// Returns:    the number of bytes lent (cut to INT_MAX); 0: the peer has closed and all is consumed
+/// Errors:     -ETIMEDOUT, -ECANCELED  nothing is lost: ask again
+///             -EAGAIN    `at_least` is 0 and there is nothing
+///             -ENODATA   the peer has closed in the middle; `in` is what there is
+///             -EMSGSIZE  `at_least` is above the limit (weft_conn_set_limits)
+///             -ECONNRESET, ...  as recv(2), after the bytes that arrived before it
+///             -EXDEV, -EBUSY, -EPERM
+WEFT_API WEFT_MUST_CHECK int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least,
+                                            weft_time deadline);
+
+/// Gives `size` bytes of what was lent back; the rest comes first in the next peek.
+WEFT_API void weft_conn_consume(weft_conn *conn, size_t size);
+
+/// Fills the caller's memory: first with what is buffered, then, for large amounts, straight from the
+/// socket without another copy.
+///
+/// Call from:  a virtual thread on the connection's carrier.
+/// Returns:    `size`; less if the peer closed, or if the call was interrupted after some bytes (the
+///             next call then says why); 0 at the end
+/// Errors:     as weft_conn_peek(), with no byte taken
+WEFT_API WEFT_MUST_CHECK int64_t weft_conn_read_into(weft_conn *conn, void *data, size_t size,
+                                                     weft_time deadline);
+
+// Writing
+
+/// Queues a copy of the bytes. Waits while more than the output limit is queued; then takes all of
+/// them. What goes wrong later shows in a later call.
+///
+/// Call from:  a virtual thread on the connection's carrier.
+/// Returns:    0
+/// Errors:     -ETIMEDOUT, -ECANCELED, -ENOMEM  nothing was queued
+///             -EPIPE, -ECONNRESET, ...  the connection is broken, or was shut for writing
+///             -EXDEV, -EBUSY, -EPERM
+WEFT_API WEFT_MUST_CHECK int weft_conn_write(weft_conn *conn, const void *data, size_t size,
+                                             weft_time deadline);
+
+/// Called when borrowed bytes are the owner's again: sent, or dropped because the connection broke or
+/// was closed. Runs on the connection's carrier and must not block.
+typedef void (*weft_release_fn)(void *arg);
+
+/// Queues the bytes themselves: they must not change until `release(arg)` is called, which happens
+/// exactly once if this returns 0, and never otherwise. Large ones are sent without a copy.
+///
+/// Call from, Returns, Errors: as weft_conn_write()
+WEFT_API WEFT_MUST_CHECK int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size,
+                                                 weft_release_fn release, void *arg,
+                                                 weft_time deadline);
+
+/// Waits until everything queued is with the kernel.
+///
+/// Errors:     -ETIMEDOUT, -ECANCELED  what is left stays queued; others as weft_conn_write()
+WEFT_API WEFT_MUST_CHECK int weft_conn_flush(weft_conn *conn, weft_time deadline);
+
+/// Sends what is queued and then the end of the stream; reading goes on (half-close).
+///
+/// Errors:     as weft_conn_flush()
+WEFT_API WEFT_MUST_CHECK int weft_conn_finish(weft_conn *conn, weft_time deadline);
+
+// The connection itself
+
+/// Limits of one connection; zero means the default.
+struct weft_conn_limits {
+    size_t frame_bytes;  ///< the largest `at_least` of a peek; 16 MiB
+    size_t output_bytes; ///< writers wait while so much is queued; 256 KiB
+    weft_time linger_ns; ///< how long closing waits for queued bytes to be sent; 5 s
+};
+WEFT_API void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limits *limits);
+
+/// Sends what is queued (for at most the linger time), closes and frees. NULL is fine. A task
+/// that waits in it gets -EBADF; nobody may use it afterwards.
+///
+/// Call from:  a virtual thread on its carrier. Never a cancellation point.
+/// Returns:    0; what went wrong with bytes still queued, and then it is closed all the same
+/// Errors:     -EXDEV, -EPERM: nothing happened
+WEFT_API int weft_conn_close(weft_conn *conn);
+
+/// Closes at once, drops what is queued, and tells a TCP peer by a reset.
+///
+/// Call from:  as weft_conn_close()
+WEFT_API int weft_conn_abort(weft_conn *conn);
+
+/// Hands the connection to another carrier; afterwards only tasks there may use it. Waits until what
+/// is queued has been sent; received bytes move along.
+///
+/// Call from:  a virtual thread on its present carrier, while no other task uses it.
+/// Errors:     -EINVAL  no such carrier; -EBUSY; -ETIMEDOUT, -ECANCELED, -ENOMEM: it stays here
+WEFT_API WEFT_MUST_CHECK int weft_conn_move(weft_conn *conn, int carrier, weft_time deadline);
+
+/// The socket, borrowed: for options and statistics, not for reading, writing or closing.
+WEFT_API int weft_conn_fd(const weft_conn *conn);
+
+/// The addresses of both ends.
+WEFT_API int weft_conn_peer(const weft_conn *conn, struct weft_addr *addr);
+WEFT_API int weft_conn_local(const weft_conn *conn, struct weft_addr *addr);
+
+WEFT_END_DECLS
+
+#endif

@@ -1,0 +1,131 @@
+// conn.h - a connection from the inside.
+//
+// All of it is touched by its carrier's thread only: by the tasks that read and write there, and by
+// the completions of its two kinds of op. So there is no lock and no atomic in here.
+//
+//   N1  Received bytes are, in this order: the spill, then the pieces (receive buffers of the driver).
+//   N2  A task that waits for more bytes holds no receive buffer: what it has is in the spill. So
+//       a crowd of slow senders cannot use up the carrier's buffers.
+//   N3  `armed` and `sends` say which ops the driver owns. The memory of a connection is freed by the
+//       last of: close, the end of the receive op, the end of each send, tasks that were waiting.
+//   N4  A release function is called exactly once for each reference that was queued, after the
+//       kernel has let go of the bytes.
+#ifndef WEFT_NET_CONN_H
+#define WEFT_NET_CONN_H
+
+#include <weft/net.h>
+
+#include "sched/carrier.h"
+#include "task/wait.h"
+
+/// Receive buffers that one connection may hold before its multishot receive is stopped.
+#define WEFT__CONN_PIECES WEFT__SIZED(4, 2)
+
+struct weft__piece {
+    uint32_t start, end; // what is left of it
+    uint16_t number;
+};
+
+/// Bytes to send: a copy behind the struct, or a reference.
+struct weft__chunk {
+    struct weft__chunk *next;
+    const char *data;
+    size_t start, end; // of data: what is not yet sent
+    size_t room;       // behind the struct
+    bool left;         // it is out of the queue
+    bool lent;         // zero-copy: the kernel has the bytes
+    weft_release_fn release;
+    void *arg;
+    struct weft__conn *conn; // zero-copy only
+    struct weft__op op;      // zero-copy only: its bytes are borrowed beyond its result
+};
+
+struct weft__conn {
+    struct weft__conn *next; // in the list of a listener
+    struct lane *lane;       // of weft_serve(), which accepted it
+    struct weft__carrier *carrier;
+    int fd;
+    uint8_t kind;  // enum weft_addr_kind
+    bool armed;    // the receive op is in flight
+    bool ended;    // the peer has closed
+    bool finished; // our side was shut for writing
+    bool closed;   // by its owner: what remains is to free it
+    bool sending;  // the send op is in flight
+    bool no_zero_copy;
+    uint8_t first_piece, pieces_held;
+    uint16_t sends; // send ops in flight, zero-copy ones included
+    int read_error;
+    int write_error;
+
+    // Reading.
+    struct weft__wait *reader;
+    struct weft__piece pieces[WEFT__CONN_PIECES]; // a ring
+    char *spill;
+    size_t spill_start, spill_end, spill_room;
+    struct weft__op receive;
+
+    // Writing.
+    struct weft__wait *writer;
+    size_t writer_wants; // it is woken when no more than so much is queued
+    struct weft__chunk *out, *out_last;
+    size_t out_bytes;
+    struct weft__chunk *vector; // holds the header of a send of several chunks; NULL: none yet
+    struct weft__flush flush;
+    struct weft__op send;
+
+    size_t frame_limit, output_limit;
+    weft_time linger_ns;
+};
+
+// conn.c
+
+/// weft_addr_parse() for addresses of streams: -EPROTOTYPE for others, which keep their own bounds.
+int weft__conn_address(struct weft_addr *addr, const char *text);
+
+/// Makes a connection of a socket that the driver of `carrier` knows, and takes it. On failure the
+/// socket is closed.
+int weft__conn_make(struct weft__conn **conn, struct weft__carrier *carrier, int fd, uint8_t kind);
+
+/// The running virtual thread, if it may use the connection; else NULL and the error in `*rc`.
+struct weft__task *weft__conn_enter(const struct weft__conn *conn, int *rc);
+
+/// Parks until the wait in `*slot` is woken by weft__conn_wake(). As weft__block(), or -EBUSY.
+int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft__wait_mode mode,
+                    const char *what, weft_time deadline);
+void weft__conn_wake(struct weft__wait **slot);
+
+/// The same for a reader or writer of a connection. -EBADF: it was closed meanwhile, and must not be
+/// touched any more.
+int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct weft__task *task,
+                     enum weft__wait_mode mode, const char *what, weft_time deadline);
+
+/// Frees a closed connection if the driver has let go of it and nobody waits in it.
+void weft__conn_let_go(struct weft__conn *conn);
+
+// conn_in.c
+
+void weft__conn_in_init(struct weft__conn *conn);
+/// Gives back what was received. The receive op may still be in flight.
+void weft__conn_in_fini(struct weft__conn *conn);
+/// Ends the receive op without losing a byte, and moves all bytes to the spill.
+int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task);
+
+// conn_out.c
+
+void weft__conn_out_init(struct weft__conn *conn);
+/// Drops what is queued and not yet with the kernel.
+void weft__conn_out_drop(struct weft__conn *conn);
+/// Sends, and waits until no more than `left` bytes are queued.
+int weft__conn_drain(struct weft__conn *conn, struct weft__task *task, size_t left,
+                     enum weft__wait_mode mode, weft_time deadline);
+
+// chunk.c: output memory, kept by the carrier for reuse.
+
+struct weft__chunk *weft__chunk_take(struct weft__carrier *carrier, size_t size_bytes);
+/// One without room, for a reference.
+struct weft__chunk *weft__chunk_refer(struct weft__carrier *carrier);
+void weft__chunk_give(struct weft__carrier *carrier, struct weft__chunk *chunk);
+/// Frees what the carrier keeps.
+void weft__chunks_drain(struct weft__carrier *carrier);
+
+#endif

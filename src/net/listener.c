@@ -1,0 +1,349 @@
+// listener.c - accepting connections.
+//
+// The accept op stays armed (multishot) and makes a connection of every socket it brings; those that
+// nobody has asked for wait in a short list, and while that is long the op is stopped.
+//
+//   L1  Out of descriptors, accept(2) fails before it looks for a peer, and peers would wait for ever.
+//       So each listener keeps a spare descriptor. It gives it up, accepts one peer with it, turns
+//       that one away, takes the spare back, and waits a little longer each time.
+//   L2  An error of one peer (it has gone before it was accepted) is counted and forgotten.
+#include "net/listener.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "net/addr.h"
+#include "net/socket.h"
+#include "sched/crew.h"
+#include "task/host.h"
+#include "task/scope.h"
+
+#define WAITING_MAX WEFT__SIZED(64u, 2u)
+#define FIRST_BACK_OFF_NS (1 * WEFT_MS)
+#define LONGEST_BACK_OFF_NS (250 * WEFT_MS)
+
+static void take_spare(struct weft__listener *listener)
+{
+    struct weft__carrier *carrier = listener->carrier;
+    if (listener->spare_fd < 0) {
+        listener->spare_fd = carrier->driver->sockets->socket(carrier->driver_state, AF_UNIX,
+                                                              SOCK_STREAM, 0);
+    }
+}
+
+static void give_spare(struct weft__listener *listener)
+{
+    if (listener->spare_fd >= 0) {
+        weft__socket_close(listener->spare_fd, NULL, listener->carrier);
+        listener->spare_fd = -1;
+    }
+}
+
+static void turn_away(struct weft__listener *listener, int fd)
+{
+    weft__socket_close(fd, NULL, listener->carrier);
+    listener->stats.shed++;
+    listener->shedding = false;
+    take_spare(listener);
+    listener->error = -EMFILE; // wait a little before the next
+}
+
+static void keep(struct weft__listener *listener, int fd)
+{
+    struct weft__conn *conn;
+    if (listener->shedding) {
+        turn_away(listener, fd);
+        return;
+    }
+    if (weft__conn_make(&conn, listener->carrier, fd, listener->kind) < 0) {
+        listener->stats.shed++;
+        listener->error = -ENOMEM;
+        return;
+    }
+    if (listener->waiting == NULL) {
+        listener->waiting = conn;
+    } else {
+        listener->waiting_last->next = conn;
+    }
+    listener->waiting_last = conn;
+    if (++listener->waiting_count == WAITING_MAX && listener->armed) {
+        listener->carrier->driver->cancel(listener->carrier->driver_state, &listener->accept);
+    }
+}
+
+static void take(struct weft__listener *listener, const struct weft__op *op)
+{
+    listener->armed = (op->result_flags & WEFT__OP_MORE) != 0;
+    if (op->result >= 0) {
+        if (listener->closed) {
+            weft__socket_close((int)op->result, NULL, listener->carrier);
+        } else {
+            keep(listener, (int)op->result);
+        }
+    } else if (op->result != -ECANCELED && op->result != -EINTR) {
+        listener->error = (int)op->result;
+    }
+}
+
+/// Frees a closed listener when the op has ended and the task that accepted, if any, has noticed.
+static void let_go(struct weft__listener *listener)
+{
+    if (!listener->armed && listener->acceptor == NULL) {
+        weft__free(listener->carrier->crew->allocator, listener, sizeof *listener);
+    }
+}
+
+static void accepted(struct weft__op *op)
+{
+    struct weft__listener *listener = weft__container_of(op, struct weft__listener, accept);
+    take(listener, op);
+    if (listener->closed) {
+        let_go(listener);
+    } else {
+        weft__conn_wake(&listener->acceptor);
+    }
+}
+
+static void arm(struct weft__listener *listener)
+{
+    struct weft__carrier *carrier = listener->carrier;
+    if (listener->armed) {
+        return;
+    }
+    listener->armed = true;
+    listener->accept.mode = WEFT__OP_MANAGED | (listener->shedding ? 0u : WEFT__OP_MULTI);
+    if (carrier->driver->submit(carrier->driver_state, &listener->accept)) {
+        take(listener, &listener->accept);
+    }
+}
+
+static struct weft__conn *first_waiting(struct weft__listener *listener)
+{
+    struct weft__conn *conn = listener->waiting;
+    if (conn != NULL) {
+        listener->waiting = conn->next;
+        conn->next = NULL;
+        listener->waiting_count--;
+    }
+    return conn;
+}
+
+static bool is_of_one_peer(int error)
+{
+    switch (-error) {
+    case ECONNABORTED:
+    case ECONNRESET:
+    case EPROTO:
+    case EPERM: // a firewall
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case ENOPROTOOPT:
+    case ETIMEDOUT: return true;
+    default: return false;
+    }
+}
+
+static bool is_shortage(int error)
+{
+    return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
+}
+
+/// Waits a little, longer each time in a row.
+static int back_off(struct weft__listener *listener, struct weft__task *task, weft_time deadline)
+{
+    weft_time pause = listener->back_off_ns != 0 ? listener->back_off_ns : FIRST_BACK_OFF_NS;
+    listener->back_off_ns = pause * 2 < LONGEST_BACK_OFF_NS ? pause * 2 : LONGEST_BACK_OFF_NS;
+    weft_time until = weft__host_now(task) + pause;
+    int rc = weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_WITHDRAW, "accept",
+                             until < deadline ? until : deadline);
+    return rc == -ETIMEDOUT && until < deadline ? 0 : rc;
+}
+
+/// Deals with what the accept op complained about. 0: go on accepting.
+static int recover(struct weft__listener *listener, struct weft__task *task, weft_time deadline)
+{
+    int error = listener->error;
+    listener->error = 0;
+    if (error == 0) {
+        return 0;
+    }
+    if (is_of_one_peer(error)) {
+        listener->stats.aborted++;
+        return 0;
+    }
+    if (!is_shortage(error)) {
+        return error;
+    }
+    int rc = back_off(listener, task, deadline);
+    if (rc == 0 && !listener->armed && listener->waiting == NULL) {
+        listener->shedding = listener->spare_fd >= 0;
+        give_spare(listener);
+    }
+    return rc;
+}
+
+static int wait_for_one(struct weft__listener *listener, struct weft__task *task,
+                        weft_time deadline)
+{
+    while (listener->waiting == NULL && !listener->closed) {
+        int rc = recover(listener, task, deadline);
+        if (rc < 0) {
+            return rc;
+        }
+        if (!listener->closed) {
+            arm(listener);
+        }
+        if (listener->waiting != NULL || listener->error != 0 || !listener->armed) {
+            continue;
+        }
+        rc = weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_WITHDRAW, "accept", deadline);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/// The running virtual thread, if it may use the listener.
+static struct weft__task *enter(const struct weft__listener *listener, int *rc)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        *rc = weft__no_task();
+    } else if (task->home != listener->carrier) {
+        *rc = -EXDEV;
+        task = NULL;
+    }
+    return task;
+}
+
+int weft_accept(weft_conn **conn, weft_listener *listener, weft_time deadline)
+{
+    int rc = 0;
+    *conn = NULL;
+    struct weft__task *task = enter(listener, &rc);
+    if (task == NULL) {
+        return rc;
+    }
+    weft__charge(task);
+    if (weft__scope_cancelled(task)) {
+        return -ECANCELED;
+    }
+    if (listener->acceptor != NULL) {
+        return -EBUSY;
+    }
+    rc = wait_for_one(listener, task, deadline);
+    if (listener->closed) {
+        let_go(listener);
+        return -EBADF;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    *conn = first_waiting(listener);
+    listener->back_off_ns = 0;
+    listener->stats.accepted++;
+    take_spare(listener);
+    return 0;
+}
+
+static int make(struct weft__listener **out, struct weft__carrier *carrier, int fd,
+                enum weft_addr_kind kind)
+{
+    struct weft__listener *listener = weft__alloc(carrier->crew->allocator, sizeof *listener,
+                                                  _Alignof(struct weft__listener));
+    *out = listener;
+    if (listener == NULL) {
+        return -ENOMEM;
+    }
+    listener->carrier = carrier;
+    listener->fd = fd;
+    listener->kind = (uint8_t)kind;
+    listener->spare_fd = -1;
+    listener->accept = (struct weft__op){ .done = accepted, .fd = fd, .code = WEFT__OP_ACCEPT };
+    take_spare(listener);
+    return 0;
+}
+
+int weft__listener_open(struct weft__listener **out, struct weft__carrier *carrier,
+                        const struct weft_addr *addr, const struct weft_socket_options *options)
+{
+    int fd = -1;
+    *out = NULL;
+    struct weft__socket_file file;
+    int rc = weft__socket_open_listening(&fd, &file, carrier, addr, options);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = make(out, carrier, fd, weft_addr_kind(addr));
+    if (rc < 0) {
+        weft__socket_close(fd, &file, carrier);
+        return rc;
+    }
+    (*out)->file = file;
+    return 0;
+}
+
+int weft__listener_share(struct weft__listener **out, struct weft__carrier *carrier,
+                         const struct weft__listener *owner)
+{
+    int rc = make(out, carrier, owner->fd, (enum weft_addr_kind)owner->kind);
+    if (rc == 0) {
+        (*out)->borrowed = true;
+    }
+    return rc;
+}
+
+int weft_listen(weft_listener **listener, const char *address,
+                const struct weft_socket_options *options)
+{
+    struct weft_addr addr;
+    struct weft__task *task = weft__thread_self();
+    *listener = NULL;
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    int rc = weft__conn_address(&addr, address);
+    return rc < 0 ? rc : weft__listener_open(listener, task->home, &addr, options);
+}
+
+int weft_listener_addr(const weft_listener *listener, struct weft_addr *addr)
+{
+    return weft__socket_local(addr, listener->fd, (enum weft_addr_kind)listener->kind,
+                              listener->carrier);
+}
+
+void weft_listener_stats(const weft_listener *listener, struct weft_listener_stats *stats)
+{
+    *stats = listener->stats;
+}
+
+int weft_listener_close(weft_listener *listener)
+{
+    int rc = 0;
+    if (listener == NULL) {
+        return 0;
+    }
+    if (enter(listener, &rc) == NULL) {
+        return rc;
+    }
+    struct weft__carrier *carrier = listener->carrier;
+    struct weft__conn *conn;
+    while ((conn = first_waiting(listener)) != NULL) {
+        (void)weft_conn_abort(conn);
+    }
+    listener->closed = true;
+    give_spare(listener);
+    if (listener->borrowed) {
+        carrier->driver->forget(carrier->driver_state, listener->fd);
+    } else {
+        weft__socket_close(listener->fd, &listener->file, carrier);
+    }
+    weft__conn_wake(&listener->acceptor);
+    let_go(listener);
+    return 0;
+}

@@ -1,0 +1,35 @@
+// listener.h - a listening socket from the inside. Its carrier's alone, like a connection.
+#ifndef WEFT_NET_LISTENER_H
+#define WEFT_NET_LISTENER_H
+
+#include "net/conn.h"
+#include "net/socket.h"
+
+struct weft__listener {
+    struct weft__carrier *carrier;
+    int fd;
+    int spare_fd;  // given up when descriptors run out, to turn one peer away; -1: none
+    bool borrowed; // the socket is another listener's
+    bool armed;    // the accept op is in flight
+    bool closed;
+    bool shedding; // the next connection is turned away
+    int error;     // of the accept op, to be dealt with by the next weft_accept()
+    unsigned waiting_count;
+    struct weft__wait *acceptor;
+    struct weft__conn *waiting, *waiting_last; // arrived and not yet asked for
+    weft_time back_off_ns;
+    struct weft__op accept;
+    struct weft_listener_stats stats;
+    struct weft__socket_file file; // of a Unix socket
+    uint8_t kind;                  // enum weft_addr_kind
+};
+
+/// Listens; the calling virtual thread is on `carrier`.
+int weft__listener_open(struct weft__listener **listener, struct weft__carrier *carrier,
+                        const struct weft_addr *addr, const struct weft_socket_options *options);
+
+/// Another listener for the socket of `owner`, on another carrier; it ends before its owner does.
+int weft__listener_share(struct weft__listener **listener, struct weft__carrier *carrier,
+                         const struct weft__listener *owner);
+
+#endif
