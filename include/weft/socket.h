@@ -21,8 +21,6 @@ enum weft_unix_existing {
     WEFT_UNIX_REPLACE,           ///< replaced; whoever was bound to it is reached no more
 };
 
-#define WEFT_LINGER_RESET (-1) ///< linger_s: close drops what is unsent and resets the connection
-
 /// Options of a socket. Zero means the default everywhere but in `size`; initialise with
 /// WEFT_SOCKET_OPTIONS_INIT or weft_socket_options_init(). What does not apply to the kind of
 /// address (`nodelay` to a Unix socket) is ignored, so one struct can serve every listener of a
@@ -56,14 +54,17 @@ struct weft_socket_options {
     int keepalive_interval_s; ///< TCP_KEEPINTVL: between probes
     int keepalive_count;      ///< TCP_KEEPCNT: unanswered probes until -ETIMEDOUT
     int user_timeout_ms;      ///< TCP_USER_TIMEOUT: how long sent bytes may stay unacknowledged
-    int linger_s;             ///< SO_LINGER, or WEFT_LINGER_RESET; closing itself never waits
+    /// SO_LINGER with time 0: closing drops what is unsent and resets the connection. A longer time
+    /// would stop the whole carrier at close, so there is no field for it: see weft_conn_limits.
+    bool reset_on_close;
     int fastopen; ///< listener: TCP_FASTOPEN, so many pending; else TCP_FASTOPEN_CONNECT
     int backlog;  ///< of a listener, also Unix: 1024; the kernel caps it at somaxconn
 
     // UDP.
     bool broadcast;    ///< SO_BROADCAST
-    bool receive_gro;  ///< UDP_GRO: several datagrams of one sender in one; see weft_udp_message
+    bool receive_gro;  ///< UDP_GRO: several datagrams of one sender as one; see weft_dgram_message
     int multicast_ttl; ///< IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS: 1..255
+    const char *multicast_device;    ///< IP_MULTICAST_IF, IPV6_MULTICAST_IF: an interface's name
     enum weft_toggle multicast_loop; ///< IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP; default: on
 
     // Unix sockets that are bound to a path.
@@ -74,8 +75,8 @@ struct weft_socket_options {
 #define WEFT_SOCKET_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(struct weft_socket_options), NULL, 0, 0, 0, NULL, 0, WEFT_DEFAULT, false,           \
-            WEFT_DEFAULT, 0, 0, WEFT_DEFAULT, false, 0, 0, 0, 0, 0, 0, 0, false, false, 0,         \
-            WEFT_DEFAULT, 0, WEFT_UNIX_REPLACE_STALE, false                                        \
+            WEFT_DEFAULT, 0, 0, WEFT_DEFAULT, false, 0, 0, 0, 0, false, 0, 0, false, false, 0,     \
+            NULL, WEFT_DEFAULT, 0, WEFT_UNIX_REPLACE_STALE, false                                  \
     }
 
 /// Fills `options` with the defaults.

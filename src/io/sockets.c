@@ -75,6 +75,18 @@ static int shut_down(void *state, int fd, int how)
     return answer(shutdown(fd, how));
 }
 
+static int receive_many(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    (void)state;
+    return answer(recvmmsg(fd, messages, count, flags | MSG_DONTWAIT, NULL));
+}
+
+static int send_many(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    (void)state;
+    return answer(sendmmsg(fd, messages, count, flags | MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
 static int close_it(void *state, int fd)
 {
     (void)state;
@@ -83,7 +95,8 @@ static int close_it(void *state, int fd)
 
 #define COMMON                                                                                     \
     .bind = bind_to, .listen = listen_on, .local = local_address, .peer = peer_address,            \
-    .set = set_option, .get = get_option, .shutdown = shut_down, .close = close_it
+    .set = set_option, .get = get_option, .shutdown = shut_down, .receive_many = receive_many,     \
+    .send_many = send_many, .close = close_it
 
 const struct weft__sockets weft__sockets_blocking = {
     .socket = make_blocking,

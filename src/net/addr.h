@@ -72,6 +72,9 @@ void weft__addr_set_name(struct weft__addr *addr, const char *name, size_t bytes
 /// Turns an IPv4-mapped address into IPv4 (A1).
 void weft__addr_unmap(struct weft__addr *addr);
 
+/// The number of a network interface, or 0 if there is none of that name.
+uint32_t weft__addr_interface(const char *name);
+
 /// For "*" where the machine has no IPv6: the same in IPv4.
 void weft__addr_any_v4(struct weft_addr *addr);
 

@@ -69,6 +69,11 @@ static bool copy(char *text, size_t room, struct piece piece)
     return true;
 }
 
+uint32_t weft__addr_interface(const char *name)
+{
+    return if_nametoindex(name);
+}
+
 static int parse_scope(uint32_t *scope, struct piece piece)
 {
     uint64_t number;
@@ -81,7 +86,7 @@ static int parse_scope(uint32_t *scope, struct piece piece)
         return -EINVAL;
     }
     char name[IF_NAMESIZE];
-    *scope = copy(name, sizeof name, piece) ? if_nametoindex(name) : 0;
+    *scope = copy(name, sizeof name, piece) ? weft__addr_interface(name) : 0;
     return *scope != 0 ? 0 : -ENODEV;
 }
 

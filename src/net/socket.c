@@ -134,19 +134,6 @@ static void set_ip(struct setter *s, const struct weft_socket_options *o,
     set_both(s, "tos", IP_TOS, IPV6_TCLASS, o->tos, addr);
 }
 
-static void set_linger(struct setter *s, int linger_s)
-{
-    if (linger_s == 0) {
-        return;
-    }
-    if (s->rc == 0 && linger_s < WEFT_LINGER_RESET) {
-        s->rc = -EINVAL;
-        s->failed = "linger_s";
-    }
-    struct linger linger = { 1, linger_s == WEFT_LINGER_RESET ? 0 : linger_s };
-    set_bytes(s, "linger_s", SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-}
-
 static void set_tcp(struct setter *s, const struct weft_socket_options *o, enum role role)
 {
     bool keepalive = o->keepalive || o->keepalive_idle_s != 0 || o->keepalive_interval_s != 0 ||
@@ -157,11 +144,28 @@ static void set_tcp(struct setter *s, const struct weft_socket_options *o, enum 
     set_given(s, "keepalive_interval_s", IPPROTO_TCP, TCP_KEEPINTVL, o->keepalive_interval_s);
     set_given(s, "keepalive_count", IPPROTO_TCP, TCP_KEEPCNT, o->keepalive_count);
     set_given(s, "user_timeout_ms", IPPROTO_TCP, TCP_USER_TIMEOUT, o->user_timeout_ms);
-    set_linger(s, o->linger_s);
+    if (o->reset_on_close) {
+        struct linger now = { .l_onoff = 1 };
+        set_bytes(s, "reset_on_close", SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    }
     if (role == ROLE_LISTEN) {
         set_given(s, "fastopen", IPPROTO_TCP, TCP_FASTOPEN, o->fastopen);
     } else if (o->fastopen != 0) {
         set(s, "fastopen", IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
+    }
+}
+
+static void set_multicast_device(struct setter *s, const char *name, const struct weft__addr *addr)
+{
+    uint32_t index = weft__addr_interface(name);
+    if (s->rc == 0 && index == 0) {
+        s->rc = -ENODEV;
+        s->failed = "multicast_device";
+    }
+    struct ip_mreqn v4 = { .imr_ifindex = (int)index };
+    set_bytes(s, "multicast_device", IPPROTO_IP, IP_MULTICAST_IF, &v4, sizeof v4);
+    if (addr->any.sa_family == AF_INET6) {
+        set(s, "multicast_device", IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)index);
     }
 }
 
@@ -171,6 +175,9 @@ static void set_udp(struct setter *s, const struct weft_socket_options *o,
     set_given(s, "broadcast", SOL_SOCKET, SO_BROADCAST, o->broadcast);
     set_given(s, "receive_gro", IPPROTO_UDP, UDP_GRO, o->receive_gro);
     set_both(s, "multicast_ttl", IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS, o->multicast_ttl, addr);
+    if (o->multicast_device != NULL) {
+        set_multicast_device(s, o->multicast_device, addr);
+    }
     if (o->multicast_loop != WEFT_DEFAULT) {
         int on = o->multicast_loop == WEFT_ON;
         set(s, "multicast_loop", IPPROTO_IP, IP_MULTICAST_LOOP, on);

@@ -12,6 +12,7 @@
 #include "sched/op.h"
 
 struct weft_allocator;
+struct mmsghdr;
 struct sockaddr;
 
 /// A call that may block, for an OS thread of the blocking pool; in the sender's storage. `run` is
@@ -59,6 +60,10 @@ struct weft__sockets {
     int (*set)(void *state, int fd, int level, int name, const void *value, uint32_t size);
     int (*get)(void *state, int fd, int level, int name, void *value, uint32_t *size);
     int (*shutdown)(void *state, int fd, int how);
+    /// As recvmmsg() and sendmmsg() that do not wait: how many messages. NULL: there is no such call,
+    /// RECVMSG and SENDMSG take one at a time.
+    int (*receive_many)(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags);
+    int (*send_many)(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags);
     int (*close)(void *state, int fd); ///< after weft__driver.forget
 };
 
