@@ -4,6 +4,7 @@
 
 #include <weft/addr.h>
 #include <weft/base.h>
+#include <weft/blocking.h>
 #include <weft/future.h>
 #include <weft/net.h>
 #include <weft/runtime.h>

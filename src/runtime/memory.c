@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "blocking/pool.h"
 #include "net/conn.h"
 #include "runtime/runtime.h"
 
@@ -52,7 +53,20 @@ static int init_crew(struct weft__runtime *runtime)
         .cache_slots = options->stack_cache,
         .default_bytes = options->stack_size_bytes,
     };
-    return weft__stack_pool_create(&crew->stacks, &config);
+    int rc = weft__stack_pool_create(&crew->stacks, &config);
+    if (rc < 0) {
+        return rc;
+    }
+    struct weft__pool_config pool = {
+        .allocator = options->allocator,
+        .threads = (uint32_t)options->blocking_threads,
+        .idle_ns = options->blocking_idle_ns,
+    };
+    rc = weft__pool_create(&crew->pool, &pool);
+    if (rc < 0) {
+        weft__stack_pool_destroy(crew->stacks);
+    }
+    return rc;
 }
 
 int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *resolved,
@@ -78,6 +92,11 @@ int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *r
     return 0;
 }
 
+struct weft__crew *weft__crew_of(weft_runtime *runtime)
+{
+    return &runtime->crew;
+}
+
 static void count_block(struct weft__task *task, void *arg)
 {
     (void)task;
@@ -101,6 +120,7 @@ void weft__runtime_free(struct weft__runtime *runtime)
         return;
     }
     weft__crew_await_visitors(crew); // who has given back the last handle of a task, just now
+    weft__pool_destroy(crew->pool);
     weft__blocks_fini(&crew->blocks);
     weft__stack_pool_destroy(crew->stacks);
     weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);

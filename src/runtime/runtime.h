@@ -54,9 +54,6 @@ void weft__registry_prepare(void);
 void weft__default_lock(void);
 void weft__default_unlock(void);
 
-/// Counts the forks that lie between the first process and this one.
-uint32_t weft__fork_generation(void);
-
 // shutdown.c
 
 /// Sets the root scope's cause and tells every task there is.

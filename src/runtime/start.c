@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "blocking/pool.h"
 #include "io/io.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"
@@ -33,6 +34,7 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
         .submit_batch = (unsigned)options->submit_batch,
         .buffer_bytes = (uint32_t)options->receive_buffer_bytes,
         .buffers = (uint32_t)options->receive_buffers,
+        .offload = { weft__pool_send, weft__pool_recall, runtime->crew.pool },
         .carrier = carrier,
     };
     char name[THREAD_NAME_BYTES];
@@ -184,6 +186,7 @@ int weft_runtime_destroy(weft_runtime *runtime)
         return rc;
     }
     weft__registry_remove(runtime);
+    weft__pool_drain(runtime->crew.pool); // while there are carriers to take what comes back
     stop_carriers(runtime, runtime->crew.count);
     if (weft__guard_missing() > 0) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "stack",

@@ -6,6 +6,8 @@
 #include "task/blocks.h"
 #include "task/scope.h"
 
+struct weft__pool;
+
 struct weft__crew {
     // Fixed once the carriers run.
     struct weft__carrier *carriers;
@@ -14,8 +16,9 @@ struct weft__crew {
     struct weft__stack_pool *stacks;
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
-    bool simulated;      // then foreign threads are refused
-    uint32_t generation; // of the process that made it: forks that lay before
+    struct weft__pool *pool; // blocking/pool.h
+    bool simulated;          // then foreign threads are refused
+    uint32_t generation;     // of the process that made it: forks that lay before
 
     struct weft__scope root;      // every weft_go lives in it
     struct weft__blocks blocks;   // control blocks of futures
@@ -56,6 +59,13 @@ void weft__crew_await_visitors(struct weft__crew *crew);
 /// Why a foreign thread (`self` is not of the crew) may not use it: -ESRCH after a fork, -ENOTSUP
 /// when simulated, else 0. Implemented by the runtime layer, which knows about forks.
 int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carrier *self);
+
+/// The crew of a runtime. Implemented by the runtime layer.
+struct weft__crew *weft__crew_of(weft_runtime *runtime);
+
+/// Counts the forks that lie between the first process and this one. Implemented by the runtime
+/// layer.
+uint32_t weft__fork_generation(void);
 
 /// What a spawn needs to know.
 struct weft__spawn {

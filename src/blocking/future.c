@@ -1,0 +1,125 @@
+// future.c - a blocking call as a future.
+//
+// The pool's thread may end the job while the future is polled elsewhere. They meet under a lock;
+// releasing it is that thread's last touch, so a poller that saw `over` under the lock may free the
+// storage.
+#include <errno.h>
+
+#include "base/lock.h"
+#include "blocking/pool.h"
+
+enum phase { FRESH, SENT, READY };
+
+struct blocking_future {
+    struct weft_future future;
+    struct weft__job job;
+    struct weft__crew *crew; // NULL: that of the first poller
+    weft_fn fn;
+    void *arg;
+    uint8_t phase; // enum phase; the poller's
+    bool cancelled;
+    struct weft__lock lock;
+    bool over;        // under lock
+    weft_waker waker; // under lock; owned while SENT and not over
+};
+_Static_assert(sizeof(struct blocking_future) <= sizeof(struct weft_blocking_future),
+               "public size");
+
+static void finish(struct blocking_future *blocking, int result)
+{
+    weft__lock_acquire(&blocking->lock);
+    weft_waker waker = blocking->waker;
+    blocking->future.result = result;
+    blocking->over = true;
+    weft__lock_release(&blocking->lock);
+    weft_waker_wake(&waker);
+}
+
+static void run(struct weft__job *job)
+{
+    struct blocking_future *blocking = weft__container_of(job, struct blocking_future, job);
+    finish(blocking, blocking->fn(blocking->arg));
+}
+
+static enum weft_poll ready(struct blocking_future *blocking)
+{
+    blocking->phase = READY;
+    return WEFT_READY;
+}
+
+static enum weft_poll fail(struct blocking_future *blocking, int error)
+{
+    blocking->future.result = error;
+    return ready(blocking);
+}
+
+static enum weft_poll send(struct blocking_future *blocking, const weft_waker *waker)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (blocking->cancelled) {
+        return fail(blocking, -ECANCELED);
+    }
+    if (blocking->crew == NULL && self != NULL) {
+        blocking->crew = self->crew;
+    }
+    if (blocking->crew == NULL || blocking->fn == NULL) {
+        return fail(blocking, -EINVAL);
+    }
+    weft_waker_clone(&blocking->waker, waker);
+    int rc = weft__pool_submit(blocking->crew, &blocking->job);
+    if (rc < 0) {
+        weft_waker_drop(&blocking->waker);
+        return fail(blocking, rc);
+    }
+    blocking->phase = SENT;
+    return blocking->crew->simulated ? ready(blocking) : WEFT_PENDING;
+}
+
+static enum weft_poll look(struct blocking_future *blocking, const weft_waker *waker)
+{
+    weft_waker spare = { NULL, NULL };
+    weft_waker_clone(&spare, waker); // foreign code: not under the lock
+    weft__lock_acquire(&blocking->lock);
+    bool over = blocking->over;
+    if (!over) {
+        weft_waker old = blocking->waker;
+        blocking->waker = spare;
+        spare = old;
+    }
+    weft__lock_release(&blocking->lock);
+    weft_waker_drop(&spare);
+    return over ? ready(blocking) : WEFT_PENDING;
+}
+
+static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
+{
+    struct blocking_future *blocking = weft__container_of(future, struct blocking_future, future);
+    switch ((enum phase)blocking->phase) {
+    case FRESH: return send(blocking, waker);
+    case SENT: return look(blocking, waker);
+    case READY: break;
+    }
+    return WEFT_READY;
+}
+
+static void cancel(struct weft_future *future)
+{
+    struct blocking_future *blocking = weft__container_of(future, struct blocking_future, future);
+    blocking->cancelled = true;
+    if (blocking->phase == SENT && weft__pool_recall(blocking->crew->pool, &blocking->job)) {
+        finish(blocking, -ECANCELED);
+    }
+}
+
+void weft_blocking_future_init(struct weft_blocking_future *public_blocking, weft_runtime *runtime,
+                               weft_fn fn, void *arg)
+{
+    struct blocking_future *blocking = (struct blocking_future *)(void *)public_blocking;
+    *blocking = (struct blocking_future){
+        .job.run = run,
+        .crew = runtime != NULL ? weft__crew_of(runtime) : NULL,
+        .fn = fn,
+        .arg = arg,
+    };
+    weft_future_init(&blocking->future, poll, cancel);
+}
