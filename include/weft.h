@@ -5,6 +5,7 @@
 #include <weft/addr.h>
 #include <weft/base.h>
 #include <weft/blocking.h>
+#include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/net.h>
 #include <weft/runtime.h>
@@ -13,5 +14,6 @@
 #include <weft/socket.h>
 #include <weft/task.h>
 #include <weft/time.h>
+#include <weft/unix.h>
 
 #endif

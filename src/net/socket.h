@@ -10,6 +10,12 @@
 
 #include "sched/carrier.h"
 
+/// For ops and kernel structs, whose pointers are not const although these bytes are only read.
+static inline void *weft__only_read(const void *bytes)
+{
+    return (void *)(uintptr_t)bytes;
+}
+
 /// Which file a bound Unix socket made, so that closing removes this one and no other.
 struct weft__socket_file {
     uint64_t device;
