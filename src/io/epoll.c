@@ -1,7 +1,8 @@
 // epoll.c - a carrier waits in epoll; a kick is an eventfd.
 //
 // The eventfd is watched edge-triggered and never read: each signal is one event, and a kick costs
-// one system call on each side. docs/design/wakeup.md has the numbers.
+// one system call on each side. docs/design/wakeup.md has the numbers. What is done about operations
+// is in epoll_ops.c.
 //
 //   E1  Events are taken first and the token lowered after that (K2 in io/token.h).
 //   E2  A kick taken by poll() is remembered in `kicked` and ends the next wait.
@@ -9,10 +10,9 @@
 //       read before the call; the timerfd is absolute.
 //
 // Locks: none. Checked by: tests/unit/driver_test.c.
-#include "io/io.h"
+#include "io/epoll.h"
 
 #include <errno.h>
-#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <time.h>
 
@@ -20,67 +20,48 @@
 #include "base/assert.h"
 #include "base/sys.h"
 #include "io/event.h"
+#include "io/io.h"
 #include "io/sockets.h"
-#include "io/token.h"
-
-enum {
-    EVENTS_AT_ONCE = WEFT__SIZED(64, 1),
-};
+#include "sched/carrier.h"
 
 /// Kernels let a poll timeout be late by a thousandth of itself, 100 ms at most. Beyond this length
 /// that is more than a timer's usual slack of 50 us, so that a wait goes in two pieces.
 #define LONG_WAIT_NS (50 * WEFT_MS)
 #define LONGEST_WAIT_NS (24 * 3600 * WEFT_S)
 
-/// What an event's data says.
-enum tag {
-    TAG_KICK,
-    TAG_TIMER,
-};
-
-struct epoll {
-    // Set by open(), read by kickers.
-    int event_fd;
-
-    // Kickers and the owner.
-    _Alignas(WEFT__LINE_PAIR) struct weft__token token;
-
-    // The owner's alone.
-    _Alignas(WEFT__LINE_PAIR) int epoll_fd;
-    int timer_fd;       ///< -1 where epoll_pwait2 does the timing
-    weft_time timer_at; ///< what the timerfd is armed for, or WEFT_FOREVER
-    unsigned watched;   ///< descriptors in the set that are not our own
-    bool kicked;        ///< a kick was taken and has not ended a wait yet
-    const struct weft_allocator *allocator;
-    struct epoll_event events[EVENTS_AT_ONCE];
-};
+/// What an event's data says of our own descriptors; else the lower half is the descriptor.
+#define TAG_KICK UINT64_MAX
+#define TAG_TIMER (UINT64_MAX - 1)
 
 static struct timespec to_timespec(weft_time t)
 {
     return (struct timespec){ .tv_sec = (time_t)(t / WEFT_S), .tv_nsec = (long)(t % WEFT_S) };
 }
 
-static void take(struct epoll *e, const struct epoll_event *event)
+static void take(struct weft__epoll *e, const struct epoll_event *event)
 {
     switch (event->data.u64) {
     case TAG_KICK: e->kicked = true; break;
     case TAG_TIMER: e->timer_at = WEFT_FOREVER; break;
-    default: weft_assert(!"an event that nobody asked for");
+    default: weft__epoll_happened(e, event); break;
     }
 }
 
-/// Takes what epoll_wait said. Returns the number of events, kicks and timeouts not counted.
-static int reap(struct epoll *e, int count)
+/// Takes what epoll_wait said, and does what it leads to.
+static void reap(struct weft__epoll *e, int count)
 {
     weft_assert(count >= 0 || errno == EINTR);
+    weft__count(&e->counts.enters);
     for (int i = 0; i < count; i++) {
         take(e, &e->events[i]);
     }
-    return 0;
+    if (weft__epoll_has_work(e)) {
+        weft__epoll_work(e);
+    }
 }
 
 /// Arms the timerfd, unless it is armed for that moment already.
-static void set_timer(struct epoll *e, weft_time until)
+static void set_timer(struct weft__epoll *e, weft_time until)
 {
     if (until == e->timer_at) {
         return;
@@ -94,13 +75,13 @@ static void set_timer(struct epoll *e, weft_time until)
 }
 
 /// Sleeps until there is an event or, roughly, until `until`.
-static int sleep_until(struct epoll *e, weft_time until)
+static int sleep_until(struct weft__epoll *e, weft_time until)
 {
     if (e->timer_fd >= 0) {
         set_timer(e, until);
     }
     if (e->timer_fd >= 0 || until == WEFT_FOREVER) {
-        return epoll_wait(e->epoll_fd, e->events, EVENTS_AT_ONCE, -1);
+        return epoll_wait(e->epoll_fd, e->events, WEFT__EPOLL_EVENTS, -1);
     }
     weft_time now = weft__clock_ns();
     weft_time left = until > now ? until - now : 0;
@@ -109,25 +90,33 @@ static int sleep_until(struct epoll *e, weft_time until)
         left = left < LONGEST_WAIT_NS ? left : LONGEST_WAIT_NS;
     }
     struct timespec timeout = to_timespec(left);
-    return epoll_pwait2(e->epoll_fd, e->events, EVENTS_AT_ONCE, &timeout, NULL);
+    return epoll_pwait2(e->epoll_fd, e->events, WEFT__EPOLL_EVENTS, &timeout, NULL);
+}
+
+static int look(struct weft__epoll *e)
+{
+    return epoll_wait(e->epoll_fd, e->events, WEFT__EPOLL_EVENTS, 0);
 }
 
 static int epoll_driver_poll(void *state)
 {
-    struct epoll *e = state;
-    if (e->watched == 0) {
-        return 0;
+    struct weft__epoll *e = state;
+    e->ended = 0;
+    if (e->waiting > 0) {
+        reap(e, look(e));
+    } else if (weft__epoll_has_work(e)) {
+        weft__epoll_work(e);
     }
-    return reap(e, epoll_wait(e->epoll_fd, e->events, EVENTS_AT_ONCE, 0));
+    return e->ended;
 }
 
 static int epoll_driver_wait(void *state, weft_time until)
 {
-    struct epoll *e = state;
-    int events = 0;
-    while (events == 0 && !e->kicked) {
-        events = reap(e, sleep_until(e, until));
-        if (weft__clock_ns() >= until) {
+    struct weft__epoll *e = state;
+    e->ended = 0;
+    while (e->ended == 0 && !e->kicked) {
+        reap(e, weft__epoll_has_work(e) ? look(e) : sleep_until(e, until));
+        if (e->ended == 0 && weft__clock_ns() >= until) {
             break;
         }
     }
@@ -135,19 +124,19 @@ static int epoll_driver_wait(void *state, weft_time until)
         e->kicked = false;
         weft__token_lower(&e->token);
     }
-    return events;
+    return e->ended;
 }
 
 static void epoll_driver_kick(void *state, void *from)
 {
-    struct epoll *e = state;
+    struct weft__epoll *e = state;
     (void)from;
     if (weft__token_raise(&e->token)) {
         weft__event_signal(e->event_fd);
     }
 }
 
-static int watch(struct epoll *e, int fd, uint32_t events, enum tag tag)
+static int watch(struct weft__epoll *e, int fd, uint32_t events, uint64_t tag)
 {
     struct epoll_event event = { .events = events, .data.u64 = tag };
     return epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
@@ -161,10 +150,11 @@ static void close_if_open(int fd)
 }
 
 /// Uses epoll_pwait2 (Linux 5.11) if it answers, else a timerfd.
-static int choose_clock(struct epoll *e)
+static int choose_clock(struct weft__epoll *e)
 {
     struct timespec zero = { 0 };
-    if (epoll_pwait2(e->epoll_fd, e->events, EVENTS_AT_ONCE, &zero, NULL) >= 0 || errno == EINTR) {
+    if (epoll_pwait2(e->epoll_fd, e->events, WEFT__EPOLL_EVENTS, &zero, NULL) >= 0 ||
+        errno == EINTR) {
         return 0;
     }
     e->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -174,8 +164,12 @@ static int choose_clock(struct epoll *e)
     return watch(e, e->timer_fd, EPOLLIN | EPOLLET, TAG_TIMER);
 }
 
-static void free_state(struct epoll *e)
+static void free_state(struct weft__epoll *e)
 {
+    weft__epoll_await_jobs(e);
+    weft__pool_fini(e);
+    weft__slots_fini(e);
+    weft__free(e->allocator, e->splices.ops, e->splices.room * sizeof *e->splices.ops);
     close_if_open(e->timer_fd);
     close_if_open(e->epoll_fd);
     close_if_open(e->event_fd);
@@ -185,11 +179,12 @@ static void free_state(struct epoll *e)
 static int epoll_driver_open(void **state, const struct weft__driver_config *config)
 {
     *state = NULL;
-    struct epoll *e = weft__alloc(config->allocator, sizeof *e, _Alignof(struct epoll));
+    struct weft__epoll *e = weft__alloc(config->allocator, sizeof *e, _Alignof(struct weft__epoll));
     if (e == NULL) {
         return -ENOMEM;
     }
     e->allocator = config->allocator;
+    e->offload = config->offload;
     e->epoll_fd = e->timer_fd = -1;
     e->timer_at = WEFT_FOREVER;
     int rc = e->event_fd = weft__sys_eventfd(0);
@@ -209,6 +204,10 @@ static int epoll_driver_open(void **state, const struct weft__driver_config *con
     if (rc < 0) {
         goto fail;
     }
+    rc = weft__pool_init(e, config->buffers, config->buffer_bytes);
+    if (rc < 0) {
+        goto fail;
+    }
     *state = e;
     return 0;
 
@@ -222,6 +221,11 @@ static void epoll_driver_close(void *state)
     free_state(state);
 }
 
+static const struct weft__op_counts *epoll_driver_counts(void *state)
+{
+    return &((struct weft__epoll *)state)->counts;
+}
+
 const struct weft__driver weft__epoll_driver = {
     .name = "epoll",
     .open = epoll_driver_open,
@@ -229,5 +233,11 @@ const struct weft__driver weft__epoll_driver = {
     .poll = epoll_driver_poll,
     .wait = epoll_driver_wait,
     .kick = epoll_driver_kick,
+    .submit = weft__epoll_submit,
+    .cancel = weft__epoll_cancel,
+    .forget = weft__epoll_forget,
+    .buffer = weft__epoll_buffer,
+    .give = weft__epoll_give,
+    .counts = epoll_driver_counts,
     .sockets = &weft__sockets_nonblocking,
 };

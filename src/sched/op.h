@@ -65,7 +65,7 @@ struct weft__op {
         uint32_t *addr_size; // ACCEPT: room and then length of the address at `data`
         int64_t from_offset; // SPLICE
     };
-    int from_fd;         // SPLICE
+    int from_fd; // SPLICE
     int fd;
     uint32_t flags;
     uint8_t code; // enum weft__op_code
@@ -76,6 +76,7 @@ struct weft__op {
     uint8_t scratch;
     struct weft__op *next;
     struct weft__op **link;
+    void *extra; // what it keeps beside the op
 
     // Valid in done(), or after submit() returned true.
     int64_t result; // as the system call, or a negative errno

@@ -1,0 +1,177 @@
+// epoll_slots.c - what the epoll driver knows of each descriptor, and what it has told epoll.
+//
+// Two ways to be in epoll's set:
+//
+//   MANAGED   edge-triggered, added once and kept until forget(). Only weft closes such a descriptor,
+//             so what was added is what is there.
+//   plain     one shot, armed anew for each wait. The user may have closed the descriptor meanwhile
+//             and got its number again for something else: MOD then says ENOENT, and ADD follows. MOD
+//             reports at once what is ready already, so nothing that came in between is lost.
+//
+//   S1  EPOLLOUT is asked for only when something waits to write. A Unix or a UDP socket reports each
+//       message that its peer takes, which would be one wake-up for nothing per message.
+//   S2  An event after which an op still has to wait may be one that does not go away, such as
+//       EPOLLERR for a filled error queue. So the next arming is edge-triggered instead of one more
+//       shot, or the carrier would spin.
+//   S3  Pieces of the table never move: queues are linked by the addresses of their heads.
+#include "io/epoll.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/sys.h"
+
+#define PIECE_BYTES (sizeof(struct weft__slot) * WEFT__SLOTS_PER_PIECE)
+
+static size_t piece_bytes(void)
+{
+    size_t page = weft__sys_page_bytes();
+    return (PIECE_BYTES + page - 1) / page * page;
+}
+
+static bool grow(struct weft__epoll *e, size_t piece)
+{
+    size_t count = e->slots.count != 0 ? e->slots.count : 4;
+    while (count <= piece) {
+        count *= 2;
+    }
+    struct weft__slot **pieces = weft__alloc(e->allocator, count * sizeof *pieces,
+                                             _Alignof(struct weft__slot *));
+    if (pieces == NULL) {
+        return false;
+    }
+    if (e->slots.count != 0) {
+        memcpy(pieces, e->slots.pieces, e->slots.count * sizeof *pieces);
+        weft__free(e->allocator, e->slots.pieces, e->slots.count * sizeof *pieces);
+    }
+    e->slots.pieces = pieces;
+    e->slots.count = count;
+    return true;
+}
+
+struct weft__slot *weft__slot_make(struct weft__epoll *e, int fd)
+{
+    size_t piece = (unsigned)fd / WEFT__SLOTS_PER_PIECE;
+    if (piece >= e->slots.count && !grow(e, piece)) {
+        return NULL;
+    }
+    void *memory;
+    if (weft__sys_map(&memory, piece_bytes(), WEFT__LINE) < 0) {
+        return NULL;
+    }
+    e->slots.pieces[piece] = memory;
+    return weft__slot_of(e, fd);
+}
+
+void weft__slots_fini(struct weft__epoll *e)
+{
+    for (size_t i = 0; i < e->slots.count; i++) {
+        if (e->slots.pieces[i] != NULL) {
+            weft__sys_unmap(e->slots.pieces[i], piece_bytes());
+        }
+    }
+    weft__free(e->allocator, e->slots.pieces, e->slots.count * sizeof *e->slots.pieces);
+}
+
+/// What one reader waits for.
+static uint32_t reader_interest(const struct weft__op *op)
+{
+    bool socket = op->code == WEFT__OP_RECV || op->code == WEFT__OP_RECVMSG;
+    if (socket && (op->flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
+        return (op->flags & MSG_OOB) != 0 ? EPOLLPRI : EPOLLERR;
+    }
+    return EPOLLIN | EPOLLRDHUP;
+}
+
+/// What the slot's ops wait for. poll(2) and epoll agree on the bits.
+static uint32_t interest(const struct weft__slot *slot)
+{
+    uint32_t events = 0;
+    for (const struct weft__op *op = slot->readers.head; op != NULL; op = op->next) {
+        events |= reader_interest(op);
+    }
+    if (slot->writers.head != NULL) {
+        events |= EPOLLOUT;
+    }
+    for (const struct weft__op *op = slot->others.head; op != NULL; op = op->next) {
+        if (op->stage == WEFT__EPOLL_POLLING) {
+            events |= op->flags;
+        }
+    }
+    return events & UINT16_MAX;
+}
+
+static int control(struct weft__epoll *e, struct weft__slot *slot, int fd, uint32_t events)
+{
+    struct epoll_event event = {
+        .events = events,
+        .data.u64 = (uint64_t)slot->generation << 32 | (uint32_t)fd,
+    };
+    bool known = (slot->hints & WEFT__SLOT_KNOWN) != 0;
+    int rc = epoll_ctl(e->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+    if (rc < 0 && errno == (known ? ENOENT : EEXIST)) {
+        rc = epoll_ctl(e->epoll_fd, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+    }
+    if (rc < 0) {
+        slot->armed = 0;
+        return -errno;
+    }
+    slot->hints |= WEFT__SLOT_KNOWN;
+    slot->armed = (uint16_t)events;
+    return 0;
+}
+
+int weft__slot_arm(struct weft__epoll *e, struct weft__slot *slot, int fd, bool managed)
+{
+    uint32_t events = interest(slot);
+    if (managed && (slot->hints & WEFT__SLOT_KEPT) == 0) {
+        slot->armed = EPOLLIN | EPOLLRDHUP | EPOLLPRI;
+        slot->hints = (uint8_t)((slot->hints | WEFT__SLOT_KEPT) & ~WEFT__SLOT_EDGE);
+    } else if ((slot->hints & WEFT__SLOT_KEPT) == 0) {
+        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_EDGE);
+        return control(e, slot, fd, events | EPOLLONESHOT);
+    } else if ((events & ~(uint32_t)slot->armed) == 0) {
+        return 0;
+    }
+    int rc = control(e, slot, fd, events | slot->armed | EPOLLET);
+    if (rc < 0) {
+        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_KEPT);
+    }
+    return rc;
+}
+
+int weft__slot_rearm(struct weft__epoll *e, struct weft__slot *slot, int fd)
+{
+    uint32_t events = interest(slot);
+    if ((slot->hints & WEFT__SLOT_KEPT) != 0) {
+        // S1, except for TCP: it reports room only to who has met with none.
+        bool quiet = slot->kind == WEFT__FD_STREAM;
+        if ((slot->armed & EPOLLOUT & ~events) == 0 || quiet) {
+            return 0;
+        }
+        return control(e, slot, fd, (slot->armed & ~(uint32_t)EPOLLOUT) | EPOLLET);
+    }
+    bool edge = (slot->hints & WEFT__SLOT_EDGE) != 0;
+    if (events == 0 && edge) {
+        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_EDGE);
+        return control(e, slot, fd, EPOLLONESHOT);
+    }
+    if ((events & ~(uint32_t)slot->armed) == 0) {
+        return 0;
+    }
+    slot->hints |= WEFT__SLOT_EDGE;
+    return control(e, slot, fd, events | EPOLLET); // S2
+}
+
+void weft__slot_forget(struct weft__epoll *e, struct weft__slot *slot, int fd)
+{
+    if ((slot->hints & WEFT__SLOT_KNOWN) != 0) {
+        (void)epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, fd, NULL); // gone if the user closed it
+    }
+    slot->generation++;
+    slot->kind = WEFT__FD_UNKNOWN;
+    slot->hints &= WEFT__SLOT_LISTED;
+    slot->armed = 0;
+}
