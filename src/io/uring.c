@@ -13,60 +13,39 @@
 // Rejected: MSG_RING from the kicker's own ring (as fast, but failure is reported later and
 // elsewhere, when the target may be gone).
 // Locks: none. Checked by: tests/unit/driver_test.c.
-#include "io/io.h"
-
 #include <errno.h>
-#include <liburing.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/sanitizer.h"
 #include "base/sys.h"
 #include "io/event.h"
+#include "io/io.h"
 #include "io/sockets.h"
-#include "io/token.h"
+#include "io/uring.h"
 #include "io/uring_compat.h"
-
-#if WEFT__TSAN
-#include <sanitizer/tsan_interface.h>
-#endif
 
 enum {
     DEFAULT_ENTRIES = WEFT__SIZED(256, 4),
-    FEWEST_ENTRIES = 2, ///< open() queues two operations at once
+    FEWEST_ENTRIES = 2,
 };
 
 /// Some kernels add a relative timeout to the clock without saturating; longer waits go in pieces.
 #define LONGEST_WAIT_NS (24 * 3600 * WEFT_S)
 #define TRIAL_LIMIT_NS (1 * WEFT_S)
+/// Before asking a kernel again that has refused submissions.
+#define REFUSED_NAP_NS (1 * WEFT_MS)
+/// Before asking ops again to end that have not when a driver is closed.
+#define DRAIN_NAP_NS (20 * WEFT_MS)
+/// Zero-copy sends end when the peer has the bytes, which may be never. The pages are the kernel's
+/// as long as it needs them; all that closing earlier can do is to send what is written there later.
+#define DRAIN_NOTIFY_NS (1 * WEFT_S)
 
-/// What a completion's user_data says.
-enum tag {
-    TAG_TRIAL,   ///< the operation that open() tries the ring with
-    TAG_MESSAGE, ///< a kick by message
-    TAG_EVENT,   ///< the eventfd was signalled
-};
-
-struct uring {
-    // Set by open(), read by kickers.
-    int ring_fd;
-    int event_fd;
-    bool has_messages;
-
-    // Kickers and the owner.
-    _Alignas(WEFT__LINE_PAIR) struct weft__token token;
-
-    // The owner's alone.
-    _Alignas(WEFT__LINE_PAIR) struct io_uring ring;
-    const struct weft_allocator *allocator;
-    unsigned sleep_flags; ///< how io_uring_enter is to sleep
-    int event_error;      ///< how the last poll of the eventfd ended
-    bool kicked;          ///< a kick was taken and has not ended a wait yet
-    bool rearm;           ///< the poll of the eventfd has ended and found no room in the queue
-    bool trial_ok;        ///< the trial operation came back
-};
+#if WEFT__TSAN
+static char ring_addresses;
+#endif
 
 static int send_message(int ring_fd)
 {
@@ -74,82 +53,159 @@ static int send_message(int ring_fd)
     memset(&sqe, 0, sizeof sqe);
     sqe.opcode = IORING_OP_MSG_RING;
     sqe.fd = ring_fd;
-    sqe.off = TAG_MESSAGE; // the user_data of the completion over there
+    sqe.off = WEFT__TAG_MESSAGE; // the user_data of the completion over there
     return io_uring_register((unsigned)-1, WEFT__REGISTER_SEND_MSG_RING, &sqe, 1);
 }
 
-static void arm_event(struct uring *u)
+static void arm_event(struct weft__uring *u)
 {
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+    struct io_uring_sqe *sqe = weft__uring_sqe(u);
     u->rearm = sqe == NULL;
     if (sqe != NULL) {
         io_uring_prep_poll_multishot(sqe, u->event_fd, POLLIN);
-        sqe->user_data = TAG_EVENT;
+        sqe->user_data = WEFT__TAG_EVENT;
     }
 }
 
-static void take(struct uring *u, const struct io_uring_cqe *cqe)
+static void take_event(struct weft__uring *u, int result, uint32_t flags)
 {
-    switch (cqe->user_data) {
-    case TAG_TRIAL: u->trial_ok = cqe->res >= 0; break;
-    case TAG_MESSAGE: u->kicked = true; break;
-    case TAG_EVENT:
-        u->event_error = cqe->res < 0 ? cqe->res : 0;
-        u->kicked = true;
-        if ((cqe->flags & IORING_CQE_F_MORE) == 0) {
-            // Without draining, the new poll would report the old signals.
-            weft__event_drain(u->event_fd);
-            arm_event(u);
+    u->event_error = result < 0 ? result : 0;
+    u->kicked = true;
+    if ((flags & IORING_CQE_F_MORE) == 0 && !u->closing) {
+        // Without draining, the new poll would report the old signals.
+        weft__event_drain(u->event_fd);
+        arm_event(u);
+    }
+}
+
+static void take_own(struct weft__uring *u, uint64_t tag, int result, uint32_t flags)
+{
+    switch (tag) {
+    case WEFT__TAG_TRIAL:
+        if ((flags & IORING_CQE_F_NOTIF) == 0) {
+            u->trial_result = result;
         }
         break;
+    case WEFT__TAG_MESSAGE: u->kicked = true; break;
+    case WEFT__TAG_EVENT: take_event(u, result, flags); break;
+    case WEFT__TAG_CANCEL: break;
     default: weft_assert(!"a completion that nobody asked for");
     }
 }
 
-/// Takes what the kernel has completed. Returns the number of events, kicks not counted.
-static int reap(struct uring *u)
+/// Takes what the kernel has completed up to now. Returns the number of events, kicks not counted.
+static int reap(struct weft__uring *u)
 {
-    struct io_uring_cqe *cqe;
-    unsigned head, count = 0;
-    io_uring_for_each_cqe(&u->ring, head, cqe)
-    {
-        take(u, cqe);
-        count++;
+    struct io_uring_cq *cq = &u->ring.cq;
+    unsigned head = *cq->khead;
+    unsigned tail = io_uring_smp_load_acquire(cq->ktail);
+    int events = 0;
+    while (head != tail) {
+        const struct io_uring_cqe *cqe = &cq->cqes[head & cq->ring_mask];
+        uint64_t data = cqe->user_data;
+        int result = cqe->res;
+        uint32_t flags = cqe->flags;
+        // Room for what done() submits and the kernel completes at once.
+        io_uring_smp_store_release(cq->khead, ++head);
+        if (weft__likely(data >= WEFT__TAGS)) {
+            events += weft__uring_complete(u, (struct weft__op *)(uintptr_t)data, result, flags);
+        } else {
+            take_own(u, data, result, flags);
+        }
     }
-    io_uring_cq_advance(&u->ring, count);
+    return events;
+}
+
+/// Makes what is queued visible to the kernel. Returns how many it has not taken yet. liburing's own
+/// calls cannot pass the newer flags, or take a second system call for it.
+static inline unsigned publish(struct weft__uring *u)
+{
+    struct io_uring_sq *sq = &u->ring.sq;
+    sq->sqe_head = sq->sqe_tail;
+    io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
+    weft__uring_sent();
+    return sq->sqe_tail - *sq->khead;
+}
+
+/// The one system call. Errors that pass let the caller look again; anything else means that the
+/// ring was misused, or forbidden after it was opened. Returns how many submissions were taken, or
+/// a negative errno.
+static int enter(struct weft__uring *u, unsigned queued, unsigned want, unsigned flags,
+                 struct io_uring_getevents_arg *arg)
+{
+    weft__uring_count(&u->counts.enters);
+    int rc = io_uring_enter2((unsigned)u->ring_fd, queued, want, flags, (sigset_t *)arg,
+                             arg != NULL ? sizeof *arg : _NSIG / 8);
+    switch (rc) {
+    case -EBADR: // completions were dropped for lack of memory: one may have been a kick
+        weft__uring_count(&u->counts.cq_overflows);
+        u->kicked = true;
+        break;
+    case -EAGAIN:
+    case -EBUSY:
+    case -ENOMEM: weft__uring_count(&u->counts.submit_refused); break;
+    default: break;
+    }
+    return rc;
+}
+
+static bool is_passing(int rc)
+{
+    return rc >= 0 || rc == -EBADR || rc == -ETIME || rc == -EINTR || rc == -EAGAIN ||
+           rc == -EBUSY || rc == -ENOMEM;
+}
+
+static bool is_refusal(int rc)
+{
+    return rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM;
+}
+
+int weft__uring_flush(struct weft__uring *u)
+{
+    for (unsigned queued; (queued = publish(u)) > 0;) {
+        int rc = enter(u, queued, 0, 0, NULL);
+        weft_assert(is_passing(rc));
+        if (rc == 0 || is_refusal(rc)) {
+            return rc < 0 ? rc : -EAGAIN;
+        }
+    }
     return 0;
 }
 
-/// Answers what io_uring_enter said. Errors that pass let the wait look again; anything else means
-/// that the ring was misused, or forbidden after it was opened.
-static void check_enter(struct uring *u, int rc)
+struct io_uring_sqe *weft__uring_make_room(struct weft__uring *u)
 {
-    switch (rc) {
-    case -EBADR: // completions were dropped for lack of memory: one may have been a kick
-        u->kicked = true;
-        break;
-    case -ETIME:
-    case -EINTR:
-    case -EAGAIN:
-    case -EBUSY:
-    case -ENOMEM: break;
-    default: weft_assert(rc >= 0);
+    weft__uring_count(&u->counts.queue_full);
+    (void)weft__uring_flush(u);
+    return io_uring_get_sqe(&u->ring);
+}
+
+/// Looks whether the completion queue has run over, which entering with GETEVENTS mends.
+static unsigned look_at_flags(struct weft__uring *u)
+{
+    unsigned flags = IO_URING_READ_ONCE(*u->ring.sq.kflags);
+    bool overflowed = (flags & IORING_SQ_CQ_OVERFLOW) != 0;
+    if (weft__unlikely(overflowed && !u->overflowed)) {
+        weft__uring_count(&u->counts.cq_overflows);
+    }
+    u->overflowed = overflowed;
+    return flags;
+}
+
+/// Queues what has been waiting for room, for buffers or for being armed again.
+static void queue_waiting(struct weft__uring *u)
+{
+    if (weft__unlikely(u->rearm)) {
+        arm_event(u);
+    }
+    weft__uring_buffers_offer(u);
+    if (weft__unlikely(weft__uring_has_waiting(u))) {
+        weft__uring_requeue(u);
     }
 }
 
-/// Submits, and sleeps until there is a completion or the timeout is over. 0 or a negative errno.
-static int enter(struct uring *u, weft_time timeout_ns)
+/// Submits, and sleeps until there is a completion or the timeout is over: in one system call.
+static int enter_and_sleep(struct weft__uring *u, unsigned queued, weft_time timeout_ns)
 {
-    if (u->rearm) {
-        arm_event(u);
-    }
-    if (io_uring_sq_ready(&u->ring) > 0) {
-        int rc = io_uring_submit(&u->ring);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    // liburing's own waits cannot pass the newer flags.
     struct __kernel_timespec timeout = {
         .tv_sec = (int64_t)(timeout_ns / WEFT_S),
         .tv_nsec = (long long)(timeout_ns % WEFT_S),
@@ -157,9 +213,7 @@ static int enter(struct uring *u, weft_time timeout_ns)
     struct io_uring_getevents_arg arg = {
         .ts = timeout_ns == WEFT_FOREVER ? 0 : (uintptr_t)&timeout,
     };
-    int rc = io_uring_enter2((unsigned)u->ring_fd, 0, 1, u->sleep_flags, (sigset_t *)&arg,
-                             sizeof arg);
-    return rc < 0 ? rc : 0;
+    return enter(u, queued, 1, u->sleep_flags, &arg);
 }
 
 static weft_time timeout_until(weft_time until)
@@ -176,26 +230,57 @@ static weft_time timeout_until(weft_time until)
 static int uring_poll(void *state)
 {
     const unsigned wants_enter = IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW;
-    struct uring *u = state;
-    unsigned flags = IO_URING_READ_ONCE(*u->ring.sq.kflags);
-    if (io_uring_sq_ready(&u->ring) > 0 || (flags & wants_enter) != 0) {
-        check_enter(u, io_uring_submit_and_get_events(&u->ring));
+    struct weft__uring *u = state;
+    queue_waiting(u);
+    unsigned queued = publish(u);
+    if (queued > 0 || (look_at_flags(u) & wants_enter) != 0) {
+        int rc = enter(u, queued, 0, IORING_ENTER_GETEVENTS, NULL);
+        weft_assert(is_passing(rc));
     }
-    return reap(u);
+    int events = reap(u);
+    return events + (weft__op_list_empty(&u->ended) ? 0 : weft__uring_deliver(u));
+}
+
+/// Ops that starve although there are buffers must not be slept on.
+static bool is_hungry(const struct weft__uring *u)
+{
+    return !weft__op_list_empty(&u->starved) && weft__uring_buffers_ready(u) > 0;
+}
+
+/// One attempt of a wait. Returns the number of events.
+static int sleep_once(struct weft__uring *u, weft_time until)
+{
+    queue_waiting(u);
+    unsigned queued = publish(u);
+    if (queued == 0 && io_uring_cq_ready(&u->ring) > 0) {
+        return reap(u);
+    }
+    weft_time timeout_ns = timeout_until(until);
+    // A timeout of 0 would cost a timer interrupt.
+    if (timeout_ns == 0 || u->ended.head != NULL || is_hungry(u)) {
+        return uring_poll(u);
+    }
+    (void)look_at_flags(u);
+    int rc = enter_and_sleep(u, queued, timeout_ns);
+    weft_assert(is_passing(rc));
+    int events = reap(u);
+    if (events == 0 && is_refusal(rc)) {
+        rc = enter_and_sleep(u, 0, timeout_ns < REFUSED_NAP_NS ? timeout_ns : REFUSED_NAP_NS);
+        weft_assert(is_passing(rc));
+        events = reap(u);
+    }
+    return events;
 }
 
 static int uring_wait(void *state, weft_time until)
 {
-    struct uring *u = state;
-    int events = 0;
+    struct weft__uring *u = state;
+    int events = u->kicked ? uring_poll(u) : 0;
     while (events == 0 && !u->kicked) {
-        weft_time timeout_ns = timeout_until(until);
-        if (timeout_ns == 0) {
-            events = uring_poll(u); // a timeout of 0 would cost a timer interrupt
+        events = sleep_once(u, until);
+        if (events == 0 && until != WEFT_FOREVER && weft__clock_ns() >= until) {
             break;
         }
-        check_enter(u, enter(u, timeout_ns));
-        events = reap(u);
     }
     if (u->kicked) {
         u->kicked = false;
@@ -206,7 +291,7 @@ static int uring_wait(void *state, weft_time until)
 
 static void uring_kick(void *state, void *from)
 {
-    struct uring *u = state;
+    struct weft__uring *u = state;
     (void)from;
     if (weft__token_raise(&u->token)) {
         if (!u->has_messages || send_message(u->ring_fd) < 0) {
@@ -215,13 +300,9 @@ static void uring_kick(void *state, void *from)
     }
 }
 
-#if WEFT__TSAN
-static char ring_addresses;
-#endif
-
 // liburing maps and unmaps by bare system calls. The thread sanitizer does not see them, so it has to
 // be told that a ring at the address of an older one comes after that.
-static void unmap_ring(struct uring *u)
+static void unmap_ring(struct weft__uring *u)
 {
 #if WEFT__TSAN
     __tsan_release(&ring_addresses);
@@ -229,7 +310,7 @@ static void unmap_ring(struct uring *u)
     io_uring_queue_exit(&u->ring);
 }
 
-static int map_ring(struct uring *u, unsigned entries, unsigned flags)
+static int map_ring(struct weft__uring *u, unsigned entries, unsigned flags)
 {
     int rc = io_uring_queue_init(entries, &u->ring, flags);
 #if WEFT__TSAN
@@ -239,17 +320,23 @@ static int map_ring(struct uring *u, unsigned entries, unsigned flags)
 }
 
 /// The best ring this kernel makes. SINGLE_ISSUER binds it to the calling thread.
-static int make_ring(struct uring *u, unsigned entries)
+static int make_ring(struct weft__uring *u, unsigned entries)
 {
-    static const unsigned flags[] = {
-        IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_TASKRUN_FLAG |
-            IORING_SETUP_SUBMIT_ALL,                                                     // 6.1
-        IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL, // 5.19
-        0,
+    static const struct {
+        unsigned flags, feature;
+    } kinds[] = {
+        { IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_TASKRUN_FLAG |
+              IORING_SETUP_SUBMIT_ALL,
+          WEFT__URING_DEFER }, // 6.1
+        { IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
+          WEFT__URING_COOP }, // 5.19
+        { 0, 0 },
     };
     int rc = -EINVAL;
-    for (size_t i = 0; i < WEFT__ARRAY_LEN(flags) && rc == -EINVAL; i++) {
-        rc = map_ring(u, entries, flags[i] | IORING_SETUP_CLAMP);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(kinds) && rc == -EINVAL; i++) {
+        if ((kinds[i].feature & weft__uring_without) == 0) {
+            rc = map_ring(u, entries, kinds[i].flags | IORING_SETUP_CLAMP);
+        }
     }
     if (rc < 0) {
         return rc;
@@ -264,47 +351,95 @@ static int make_ring(struct uring *u, unsigned entries)
     if ((features & WEFT__FEAT_NO_IOWAIT) != 0) {
         u->sleep_flags |= WEFT__ENTER_NO_IOWAIT;
     }
+    for (unsigned i = 0; i < u->ring.sq.ring_entries; i++) { // publish() relies on it
+        u->ring.sq.array[i] = i;
+    }
     return 0;
 }
 
-/// Sends one operation and a message through the ring. Leaves the poll of the eventfd armed.
-static int try_ring(struct uring *u)
+int weft__uring_try(struct weft__uring *u, const struct io_uring_sqe *sqe)
 {
-    arm_event(u);
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
-    weft_assert(sqe != NULL);
-    io_uring_prep_nop(sqe);
-    sqe->user_data = TAG_TRIAL;
-    u->has_messages = send_message(u->ring_fd) == 0;
+    enum { PENDING = 1 << 30 };
+    struct io_uring_sqe *slot = weft__uring_sqe(u);
+    if (slot == NULL) {
+        return -EAGAIN;
+    }
+    *slot = *sqe;
+    slot->user_data = WEFT__TAG_TRIAL;
+    u->trial_result = PENDING;
     weft_time limit = weft__clock_ns() + TRIAL_LIMIT_NS;
-    while (!u->trial_ok || u->kicked != u->has_messages) {
-        int rc = enter(u, timeout_until(limit));
-        if (rc < 0 && rc != -ETIME && rc != -EINTR) {
+    while (u->trial_result == PENDING) {
+        int rc = enter_and_sleep(u, publish(u), timeout_until(limit));
+        if (!is_passing(rc)) {
             return rc;
         }
         reap(u);
-        if (u->event_error < 0) { // before 5.13 there is no multishot poll
-            return u->event_error;
-        }
-        if (weft__clock_ns() >= limit) {
+        if (u->trial_result == PENDING && weft__clock_ns() >= limit) {
             return -ETIMEDOUT;
         }
     }
+    return u->trial_result;
+}
+
+/// Sends an operation and a message through the ring, and leaves the poll of the eventfd armed.
+static int try_ring(struct weft__uring *u)
+{
+    int rc = weft__uring_probe(u);
+    if (rc < 0) {
+        return rc;
+    }
+    arm_event(u);
+    u->has_messages = send_message(u->ring_fd) == 0;
+    weft_time limit = weft__clock_ns() + TRIAL_LIMIT_NS;
+    do {
+        struct io_uring_sqe nop;
+        io_uring_prep_nop(&nop);
+        rc = weft__uring_try(u, &nop);
+        if (rc == 0) {
+            rc = u->event_error; // before 5.13 there is no multishot poll
+        }
+        if (rc == 0 && weft__clock_ns() >= limit) {
+            rc = -ETIMEDOUT;
+        }
+    } while (rc == 0 && u->kicked != u->has_messages);
     u->kicked = false;
-    return 0;
+    return rc;
+}
+
+static void init_state(struct weft__uring *u, const struct weft__driver_config *config)
+{
+    u->allocator = config->allocator;
+    u->submit_batch = config->submit_batch != 0 ? config->submit_batch : UINT_MAX;
+    weft__op_list_init(&u->backlog);
+    weft__op_list_init(&u->starved);
+    weft__op_list_init(&u->ended);
+    weft__op_list_init(&u->unsent);
+    weft__op_list_init(&u->tracked);
+}
+
+static int map_fds(struct weft__uring *u)
+{
+    void *memory;
+    int rc = weft__sys_map(&memory, WEFT__URING_FDS * sizeof *u->fds, weft__sys_page_bytes());
+    u->fds = rc < 0 ? NULL : memory;
+    return rc;
 }
 
 static int uring_open(void **state, const struct weft__driver_config *config)
 {
     *state = NULL;
-    struct uring *u = weft__alloc(config->allocator, sizeof *u, _Alignof(struct uring));
+    struct weft__uring *u = weft__alloc(config->allocator, sizeof *u, _Alignof(struct weft__uring));
     if (u == NULL) {
         return -ENOMEM;
     }
-    u->allocator = config->allocator;
-    int rc = u->event_fd = weft__sys_eventfd(0);
+    init_state(u, config);
+    int rc = map_fds(u);
     if (rc < 0) {
         goto free_state;
+    }
+    rc = u->event_fd = weft__sys_eventfd(0);
+    if (rc < 0) {
+        goto unmap_fds;
     }
     unsigned entries = config->entries != 0 ? config->entries : DEFAULT_ENTRIES;
     rc = make_ring(u, entries < FEWEST_ENTRIES ? FEWEST_ENTRIES : entries);
@@ -312,35 +447,78 @@ static int uring_open(void **state, const struct weft__driver_config *config)
         goto close_event;
     }
     rc = try_ring(u);
+    if (rc == 0) {
+        rc = weft__uring_buffers_open(u, config);
+    }
     if (rc < 0) {
         goto exit_ring;
     }
+    u->track_all = (u->features & WEFT__URING_CANCEL_FD) == 0;
     *state = u;
     return 0;
 
 exit_ring:
     unmap_ring(u);
+    weft__uring_buffers_close(u);
 close_event:
     weft__sys_close(u->event_fd);
+unmap_fds:
+    weft__sys_unmap(u->fds, WEFT__URING_FDS * sizeof *u->fds);
 free_state:
     weft__free(config->allocator, u, sizeof *u);
     return rc;
 }
 
+/// Waits for everything that the kernel holds, because unmapping a ring does not: the kernel would
+/// go on writing into memory that is somebody else's by then.
+static void uring_drain(void *state)
+{
+    struct weft__uring *u = state;
+    weft_time limit = weft__clock_ns() + DRAIN_NOTIFY_NS;
+    u->closing = true;
+    weft__op_list_init(&u->backlog);
+    weft__op_list_init(&u->starved);
+    weft__op_list_init(&u->ended);
+    while (u->in_kernel > u->notifies || (u->in_kernel > 0 && weft__clock_ns() < limit)) {
+        if (u->in_kernel > u->notifies) {
+            weft__uring_cancel_all(u);
+        }
+        int rc = enter_and_sleep(u, publish(u), DRAIN_NAP_NS);
+        weft_assert(is_passing(rc));
+        reap(u);
+    }
+}
+
 static void uring_close(void *state)
 {
-    struct uring *u = state;
+    struct weft__uring *u = state;
+    uring_drain(u);
     unmap_ring(u);
+    weft__uring_buffers_close(u);
     weft__sys_close(u->event_fd);
+    weft__sys_unmap(u->fds, WEFT__URING_FDS * sizeof *u->fds);
     weft__free(u->allocator, u, sizeof *u);
+}
+
+static const struct weft__op_counts *uring_counts(void *state)
+{
+    struct weft__uring *u = state;
+    return &u->counts;
 }
 
 const struct weft__driver weft__uring_driver = {
     .name = "uring",
     .open = uring_open,
     .close = uring_close,
+    .drain = uring_drain,
     .poll = uring_poll,
     .wait = uring_wait,
     .kick = uring_kick,
+    .submit = weft__uring_submit,
+    .cancel = weft__uring_cancel,
+    .forget = weft__uring_forget,
+    .buffer = weft__uring_buffer,
+    .give = weft__uring_give,
+    .counts = uring_counts,
     .sockets = &weft__sockets_blocking,
 };

@@ -16,4 +16,8 @@
 #define WEFT__ENTER_NO_IOWAIT (1u << 7)
 #define WEFT__FEAT_NO_IOWAIT (1u << 17)
 
+/// Linux 6.18: a write with this flag into a pipe or socket that nobody reads raises no SIGPIPE.
+/// Fallback: none in the driver; the signal is raised as by write(2).
+#define WEFT__RWF_NOSIGNAL 0x100
+
 #endif

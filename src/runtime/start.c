@@ -62,6 +62,9 @@ static void *carrier_main(void *arg)
     report(runtime, rc);
     if (ready) {
         weft__carrier_loop(carrier);
+        if (carrier->driver->drain != NULL) {
+            carrier->driver->drain(carrier->driver_state);
+        }
         weft__carrier_set_self(NULL);
         weft__context_forget(&carrier->runner.context);
     }

@@ -75,8 +75,13 @@ struct weft__driver {
     int (*open)(void **state, const struct weft__driver_config *config);
 
     /// Frees the state. Nobody kicks any more, and the carrier's thread has ended or is calling.
-    /// Ops that are still in flight are cancelled and waited for; their done() is not called.
+    /// Drains first, if that has not been done.
     void (*close)(void *state);
+
+    /// Cancels what is in flight and waits for it; done() is not called. The last call on the
+    /// carrier's thread, because a ring may belong to that thread alone. Kicks may still come.
+    /// NULL: close() does it.
+    void (*drain)(void *state);
 
     /// Hands what is queued to the kernel and takes completions, without blocking. Costs nothing
     /// when no operation is in flight. Returns how many events it handled.

@@ -16,7 +16,8 @@
 //   O5  An op with SELECT brings no buffer: the driver takes one of the carrier's receive buffers
 //       when there are bytes, and hands it over by its number with WEFT__OP_BUFFER. When all are out
 //       the op waits until some come back (weft__driver.give) and the driver counts it.
-//   O6  Submit and cancel are called on the carrier's thread only.
+//   O6  Submit and cancel are called on the carrier's thread only. done() is called by poll() and
+//       wait() only, never from inside submit, cancel, forget or give.
 #ifndef WEFT_SCHED_OP_H
 #define WEFT_SCHED_OP_H
 
@@ -77,10 +78,11 @@ struct weft__op {
     struct weft__op *next;
     struct weft__op **link;
     void *extra; // what it keeps beside the op
+    uint32_t generation; // of the descriptor
 
     // Valid in done(), or after submit() returned true.
-    int64_t result; // as the system call, or a negative errno
     uint32_t result_flags;
+    int64_t result; // as the system call, or a negative errno
 };
 
 static inline uint16_t weft__op_buffer(const struct weft__op *op)
