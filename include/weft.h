@@ -7,6 +7,7 @@
 #include <weft/blocking.h>
 #include <weft/dgram.h>
 #include <weft/future.h>
+#include <weft/io.h>
 #include <weft/net.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>

@@ -66,7 +66,7 @@ static enum weft_poll send(struct blocking_future *blocking, const weft_waker *w
         return fail(blocking, -EINVAL);
     }
     weft_waker_clone(&blocking->waker, waker);
-    int rc = weft__pool_submit(blocking->crew, &blocking->job);
+    int rc = weft__blocking_submit(blocking->crew, &blocking->job);
     if (rc < 0) {
         weft_waker_drop(&blocking->waker);
         return fail(blocking, rc);
@@ -106,7 +106,8 @@ static void cancel(struct weft_future *future)
 {
     struct blocking_future *blocking = weft__container_of(future, struct blocking_future, future);
     blocking->cancelled = true;
-    if (blocking->phase == SENT && weft__pool_recall(blocking->crew->pool, &blocking->job)) {
+    if (blocking->phase == SENT &&
+        weft__blocking_recall(blocking->crew->blocking, &blocking->job)) {
         finish(blocking, -ECANCELED);
     }
 }

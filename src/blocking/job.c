@@ -15,7 +15,7 @@
 #include "task/scope.h"
 #include "task/wait.h"
 
-int weft__pool_submit(struct weft__crew *crew, struct weft__job *job)
+int weft__blocking_submit(struct weft__crew *crew, struct weft__job *job)
 {
     struct weft__carrier *self = weft__carrier_self();
     int rc = weft__runtime_refuses(crew, self);
@@ -28,10 +28,10 @@ int weft__pool_submit(struct weft__crew *crew, struct weft__job *job)
         return 0;
     }
     if (self != NULL && self->crew == crew) {
-        return weft__pool_send(crew->pool, job);
+        return weft__blocking_send(crew->blocking, job);
     }
     weft__crew_enter(crew); // the job may be over, and the crew go, before we have looked around
-    rc = weft__pool_send(crew->pool, job);
+    rc = weft__blocking_send(crew->blocking, job);
     weft__crew_leave(crew);
     return rc;
 }
@@ -55,7 +55,7 @@ static void run_blocking(struct weft__job *job)
 static void recall_blocking(struct weft__wait *wait)
 {
     struct blocking *call = weft__container_of(wait, struct blocking, wait);
-    call->recalled = weft__pool_recall(wait->task->crew->pool, &call->job);
+    call->recalled = weft__blocking_recall(wait->task->crew->blocking, &call->job);
     if (call->recalled) {
         weft__complete(wait, 0);
     }
@@ -80,7 +80,7 @@ int weft_blocking(weft_fn fn, void *arg, weft_time deadline)
     struct blocking call = { .job.run = run_blocking, .fn = fn, .arg = arg };
     weft__wait_init(&call.wait, task, WEFT__WAIT_ASK, "blocking call");
     call.wait.ask = recall_blocking;
-    int rc = weft__pool_send(task->crew->pool, &call.job);
+    int rc = weft__blocking_send(task->crew->blocking, &call.job);
     if (rc < 0) {
         return rc;
     }
@@ -141,7 +141,7 @@ int weft_job_submit(struct weft_job *public_job, weft_runtime *runtime, weft_fn 
         .arg = arg,
         .generation = crew->generation,
     };
-    return weft__pool_submit(crew, &job->base);
+    return weft__blocking_submit(crew, &job->base);
 }
 
 struct waiting {
@@ -204,7 +204,7 @@ int weft_job_cancel(struct weft_job *public_job)
     struct job *job = of(public_job);
     if (atomic_load_explicit(&job->waiter, memory_order_acquire) == OVER ||
         weft__runtime_refuses(job->crew, weft__carrier_self()) < 0 ||
-        !weft__pool_recall(job->crew->pool, &job->base)) {
+        !weft__blocking_recall(job->crew->blocking, &job->base)) {
         return 0;
     }
     finish(job, -ECANCELED);
@@ -216,7 +216,7 @@ int weft_blocking_stats(weft_runtime *runtime, struct weft_blocking_stats *stats
     if (stats->size != sizeof *stats) {
         return -EINVAL;
     }
-    weft__pool_stats(weft__crew_of(runtime)->pool, stats);
+    weft__blocking_stats(weft__crew_of(runtime)->blocking, stats);
     stats->size = sizeof *stats;
     return 0;
 }

@@ -44,8 +44,8 @@ struct worker {
     _Atomic uint32_t called; // a futex; set under the lock by whoever took it off the list
 };
 
-struct weft__pool {
-    struct weft__pool_config config; // fixed
+struct weft__blocking {
+    struct weft__blocking_config config; // fixed
 
     pthread_mutex_t lock;
     // Under lock.
@@ -64,7 +64,7 @@ struct weft__pool {
 
 // The queue, under the lock.
 
-static void push(struct weft__pool *pool, struct weft__job *job)
+static void push(struct weft__blocking *pool, struct weft__job *job)
 {
     job->next = NULL;
     job->link = pool->last;
@@ -74,7 +74,7 @@ static void push(struct weft__pool *pool, struct weft__job *job)
     pool->stats.queued++;
 }
 
-static void unlink_job(struct weft__pool *pool, struct weft__job *job)
+static void unlink_job(struct weft__blocking *pool, struct weft__job *job)
 {
     *job->link = job->next;
     if (job->next != NULL) {
@@ -86,7 +86,7 @@ static void unlink_job(struct weft__pool *pool, struct weft__job *job)
     pool->stats.queued--;
 }
 
-static struct weft__job *take(struct weft__pool *pool)
+static struct weft__job *take(struct weft__blocking *pool)
 {
     struct weft__job *job = pool->first;
     if (job != NULL) {
@@ -102,7 +102,7 @@ static struct weft__job *take(struct weft__pool *pool)
 
 // The threads.
 
-static void leave_idle(struct weft__pool *pool, struct worker *worker)
+static void leave_idle(struct weft__blocking *pool, struct worker *worker)
 {
     *worker->link = worker->next;
     if (worker->next != NULL) {
@@ -111,7 +111,7 @@ static void leave_idle(struct weft__pool *pool, struct worker *worker)
     pool->stats.idle--;
 }
 
-static void enter_idle(struct weft__pool *pool, struct worker *worker)
+static void enter_idle(struct weft__blocking *pool, struct worker *worker)
 {
     atomic_store_explicit(&worker->called, 0, memory_order_relaxed);
     worker->next = pool->idle;
@@ -125,7 +125,7 @@ static void enter_idle(struct weft__pool *pool, struct worker *worker)
 
 /// Takes the thread off the idle list; the caller wakes it after it has released the lock. It may
 /// have ended by then: waking uses only the address.
-static _Atomic uint32_t *call(struct weft__pool *pool, struct worker *worker)
+static _Atomic uint32_t *call(struct weft__blocking *pool, struct worker *worker)
 {
     leave_idle(pool, worker);
     atomic_store_explicit(&worker->called, 1, memory_order_relaxed);
@@ -135,7 +135,7 @@ static _Atomic uint32_t *call(struct weft__pool *pool, struct worker *worker)
 
 /// Sleeps until called. False: nobody did in time, and the thread ends. The lock is held before and
 /// after.
-static bool rest(struct weft__pool *pool)
+static bool rest(struct weft__blocking *pool)
 {
     struct worker worker;
     weft_time now = weft__clock_ns();
@@ -156,7 +156,7 @@ static bool rest(struct weft__pool *pool)
 }
 
 /// Q5. The lock is held before, and released.
-static void end(struct weft__pool *pool)
+static void end(struct weft__blocking *pool)
 {
     pthread_t before = pool->ended;
     bool any = pool->any_ended;
@@ -173,7 +173,7 @@ static void end(struct weft__pool *pool)
 
 static void *worker_main(void *arg)
 {
-    struct weft__pool *pool = arg;
+    struct weft__blocking *pool = arg;
     char name[THREAD_NAME_BYTES];
     pthread_mutex_lock(&pool->lock);
     pool->coming--;
@@ -195,7 +195,7 @@ static void *worker_main(void *arg)
 }
 
 /// All signals are blocked from the thread's first instruction on.
-static int make_thread(struct weft__pool *pool)
+static int make_thread(struct weft__blocking *pool)
 {
     sigset_t all;
     sigset_t old;
@@ -216,9 +216,9 @@ static int make_thread(struct weft__pool *pool)
     return 0;
 }
 
-int weft__pool_send(void *state, struct weft__job *job)
+int weft__blocking_send(void *state, struct weft__job *job)
 {
-    struct weft__pool *pool = state;
+    struct weft__blocking *pool = state;
     _Atomic uint32_t *wake = NULL;
     int rc = 0;
     pthread_mutex_lock(&pool->lock);
@@ -248,9 +248,9 @@ unlock:
     return rc;
 }
 
-bool weft__pool_recall(void *state, struct weft__job *job)
+bool weft__blocking_recall(void *state, struct weft__job *job)
 {
-    struct weft__pool *pool = state;
+    struct weft__blocking *pool = state;
     pthread_mutex_lock(&pool->lock);
     bool queued = job->link != NULL;
     if (queued) {
@@ -261,10 +261,10 @@ bool weft__pool_recall(void *state, struct weft__job *job)
     return queued;
 }
 
-int weft__pool_create(struct weft__pool **out, const struct weft__pool_config *config)
+int weft__blocking_create(struct weft__blocking **out, const struct weft__blocking_config *config)
 {
-    struct weft__pool *pool = weft__alloc(config->allocator, sizeof *pool,
-                                          _Alignof(struct weft__pool));
+    struct weft__blocking *pool = weft__alloc(config->allocator, sizeof *pool,
+                                              _Alignof(struct weft__blocking));
     *out = NULL;
     if (pool == NULL) {
         return -ENOMEM;
@@ -277,7 +277,7 @@ int weft__pool_create(struct weft__pool **out, const struct weft__pool_config *c
     return 0;
 }
 
-void weft__pool_drain(struct weft__pool *pool)
+void weft__blocking_drain(struct weft__blocking *pool)
 {
     if (pool == NULL) {
         return;
@@ -298,7 +298,7 @@ void weft__pool_drain(struct weft__pool *pool)
     }
 }
 
-void weft__pool_destroy(struct weft__pool *pool)
+void weft__blocking_destroy(struct weft__blocking *pool)
 {
     if (pool == NULL) {
         return;
@@ -309,7 +309,7 @@ void weft__pool_destroy(struct weft__pool *pool)
     weft__free(pool->config.allocator, pool, sizeof *pool);
 }
 
-void weft__pool_stats(struct weft__pool *pool, struct weft_blocking_stats *stats)
+void weft__blocking_stats(struct weft__blocking *pool, struct weft_blocking_stats *stats)
 {
     pthread_mutex_lock(&pool->lock);
     *stats = pool->stats;

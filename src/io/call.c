@@ -4,6 +4,7 @@
 //   C2  The wait can only be asked to end (task/wait.h, ASK): asking passes a cancel to the driver,
 //       and the op's own end completes the wait. So no op outlives its buffer.
 //   C3  Bytes win: a cancel or a deadline shows only when the op itself says -ECANCELED.
+//   C4  An op in flight is listed under its descriptors, so that weft_close() finds it.
 #include "io/call.h"
 
 #include <errno.h>
@@ -14,6 +15,10 @@
 static void ended(struct weft__op *op)
 {
     struct weft__call *call = weft__container_of(op, struct weft__call, op);
+    weft__use_end(&call->uses[0]);
+    if (weft__unlikely(call->uses[1].link != NULL)) {
+        weft__use_end(&call->uses[1]);
+    }
     weft__complete(&call->wait, op->result);
 }
 
@@ -30,16 +35,30 @@ static int64_t run_once(struct weft__call *call, struct weft__task *task, const 
     struct weft__carrier *carrier = task->home;
     call->op.done = ended;
     call->carrier = carrier;
+    call->uses[1].link = NULL;
     weft__wait_init(&call->wait, task, WEFT__WAIT_ASK, what);
     call->wait.ask = ask;
     if (carrier->driver->submit(carrier->driver_state, &call->op)) {
         weft__charge(task);
         return call->op.result;
     }
+    weft__use_begin(&call->uses[0], call, carrier, call->op.fd);
+    if (call->op.code == WEFT__OP_SPLICE) {
+        weft__use_begin(&call->uses[1], call, carrier, call->op.from_fd);
+    }
     task->in_flight++;
     weft__block(&call->wait, deadline);
     task->in_flight--;
     return call->wait.result;
+}
+
+static int use_descriptors(const struct weft__call *call, struct weft__carrier *carrier)
+{
+    int rc = weft__descriptor_use(carrier, call->op.fd);
+    if (rc == 0 && weft__unlikely(call->op.code == WEFT__OP_SPLICE)) {
+        rc = weft__descriptor_use(carrier, call->op.from_fd);
+    }
+    return rc;
 }
 
 int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline)
@@ -51,18 +70,25 @@ int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline
     if (weft__scope_cancelled(task)) {
         return -ECANCELED;
     }
+    call->closed = false;
     for (;;) {
-        int64_t result = run_once(call, task, what, deadline);
-        int why = call->wait.why;
-        if (result == -ECANCELED) {
-            return why != 0 ? why : -EBADF;
+        int rc = use_descriptors(call, task->home);
+        if (weft__unlikely(rc == -EAGAIN)) {
+            weft__host_yield(task);
+            continue;
         }
-        if (result != -EINTR) {
+        if (weft__unlikely(rc < 0)) {
+            return rc;
+        }
+        int64_t result = run_once(call, task, what, deadline);
+        if (weft__likely(result != -ECANCELED && result != -EINTR)) {
             return result;
         }
-        // A signal, or a worker of the kernel that was asked to stop.
-        if (why != 0) {
-            return why;
+        // Asked to end: by deadline or cancel, by weft_close(), or by whoever owns the descriptor.
+        // Or else a signal, or a worker of the kernel that was asked to stop: once more.
+        int why = call->wait.why;
+        if (why != 0 || call->closed || result == -ECANCELED) {
+            return why != 0 ? why : -EBADF;
         }
     }
 }

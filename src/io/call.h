@@ -2,6 +2,7 @@
 #ifndef WEFT_IO_CALL_H
 #define WEFT_IO_CALL_H
 
+#include "io/descriptors.h"
 #include "sched/carrier.h"
 #include "task/wait.h"
 
@@ -10,12 +11,14 @@ struct weft__call {
     struct weft__op op; // the caller fills in what to do
     struct weft__wait wait;
     struct weft__carrier *carrier;
+    struct weft__use uses[2]; // op.fd, and op.from_fd of a SPLICE
+    bool closed;              // one of them was closed by weft_close() meanwhile
 };
 
 /// Submits call->op on the carrier of the running virtual thread and parks until it has ended, which
 /// is also when its buffers are the caller's again. `what` is for dumps, a constant.
 ///
-/// Returns the op's result, or
+/// Returns the op's result, never -EINTR, or
 ///         -ETIMEDOUT  `deadline` passed and nothing had been transferred
 ///         -ECANCELED  the task is cancelled; nothing was transferred
 ///         -EBADF      the descriptor was closed by weft_close() meanwhile

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "blocking/pool.h"
+#include "io/descriptors.h"
 #include "net/conn.h"
 #include "runtime/runtime.h"
 
@@ -57,15 +58,22 @@ static int init_crew(struct weft__runtime *runtime)
     if (rc < 0) {
         return rc;
     }
-    struct weft__pool_config pool = {
+    rc = weft__descriptors_init(crew);
+    if (rc < 0) {
+        goto destroy_stacks;
+    }
+    struct weft__blocking_config pool = {
         .allocator = options->allocator,
         .threads = (uint32_t)options->blocking_threads,
         .idle_ns = options->blocking_idle_ns,
     };
-    rc = weft__pool_create(&crew->pool, &pool);
-    if (rc < 0) {
-        weft__stack_pool_destroy(crew->stacks);
+    rc = weft__blocking_create(&crew->blocking, &pool);
+    if (rc == 0) {
+        return 0;
     }
+    weft__descriptors_fini(crew);
+destroy_stacks:
+    weft__stack_pool_destroy(crew->stacks);
     return rc;
 }
 
@@ -120,7 +128,8 @@ void weft__runtime_free(struct weft__runtime *runtime)
         return;
     }
     weft__crew_await_visitors(crew); // who has given back the last handle of a task, just now
-    weft__pool_destroy(crew->pool);
+    weft__blocking_destroy(crew->blocking);
+    weft__descriptors_fini(crew);
     weft__blocks_fini(&crew->blocks);
     weft__stack_pool_destroy(crew->stacks);
     weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);

@@ -1,6 +1,7 @@
 // start.c - carriers come up and go down; runtimes are created and destroyed.
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,16 @@ static void report(struct weft__runtime *runtime, int rc)
     weft__futex_wake(&runtime->reported, 1);
 }
 
+/// Writing to a pipe that nobody reads is an error of the call, not the end of the program. Blocked,
+/// not ignored: what the program decided about the signal stays as it is in its other threads.
+static void block_sigpipe(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime)
 {
     const struct weft_options *options = &runtime->options;
@@ -34,12 +45,13 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
         .submit_batch = (unsigned)options->submit_batch,
         .buffer_bytes = (uint32_t)options->receive_buffer_bytes,
         .buffers = (uint32_t)options->receive_buffers,
-        .offload = { weft__pool_send, weft__pool_recall, runtime->crew.pool },
+        .offload = { weft__blocking_send, weft__blocking_recall, runtime->crew.blocking },
         .carrier = carrier,
     };
     char name[THREAD_NAME_BYTES];
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
+    block_sigpipe();
     (void)weft__sys_sharpen_timers(); // where that is forbidden, timers are a little later
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
     int rc = weft__overflow_thread_init();
@@ -189,7 +201,8 @@ int weft_runtime_destroy(weft_runtime *runtime)
         return rc;
     }
     weft__registry_remove(runtime);
-    weft__pool_drain(runtime->crew.pool); // while there are carriers to take what comes back
+    weft__blocking_drain(
+        runtime->crew.blocking); // while there are carriers to take what comes back
     stop_carriers(runtime, runtime->crew.count);
     if (weft__guard_missing() > 0) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "stack",

@@ -16,6 +16,7 @@
 
 struct weft__chunk;
 struct weft__crew;
+struct weft__use;
 
 /// carrier.state. SEARCHING carries the victim's number above these bits (work stealing).
 #define WEFT__CARRIER_RUNNING UINT64_C(0)
@@ -61,6 +62,7 @@ struct weft__carrier {
     _Atomic(struct weft__task *)
         ended; // dumps read it; its stack has been left, its reference not yet given back
     struct weft__flush *flushes; // what wants to be called at the end of this step
+    struct weft__use **uses;     // calls in flight, by descriptor (io/descriptors.h)
     struct weft__chunk *chunks;  // output memory kept for reuse (net/chunk.c)
     unsigned chunks_kept;
     unsigned relay_left;        // hand-overs from thread to thread before the loop's turn

@@ -6,7 +6,13 @@
 #include "task/blocks.h"
 #include "task/scope.h"
 
-struct weft__pool;
+struct weft__blocking;
+
+/// Who uses which descriptor; see io/descriptors.h.
+struct weft__descriptors {
+    _Atomic uint64_t *users;
+    uint32_t count;
+};
 
 struct weft__crew {
     // Fixed once the carriers run.
@@ -16,9 +22,10 @@ struct weft__crew {
     struct weft__stack_pool *stacks;
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
-    struct weft__pool *pool; // blocking/pool.h
-    bool simulated;          // then foreign threads are refused
-    uint32_t generation;     // of the process that made it: forks that lay before
+    struct weft__blocking *blocking; // blocking/pool.h
+    struct weft__descriptors descriptors;
+    bool simulated;      // then foreign threads are refused
+    uint32_t generation; // of the process that made it: forks that lay before
 
     struct weft__scope root;      // every weft_go lives in it
     struct weft__blocks blocks;   // control blocks of futures

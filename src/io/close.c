@@ -1,0 +1,208 @@
+// close.c - closing a descriptor that others may be using.
+//
+// The danger: an op of the old file meets a new file that got the same number. It waits in a
+// submission queue, or on a thread of the blocking pool, with nothing but the number in its hands;
+// the descriptor is closed, another thread opens a file. So all ops on it have to end first, on every
+// carrier that has any.
+//
+//     closing                                  a call, on its carrier
+//     users |= CLOSING, and look at them       am I among the users, and nobody closing? go on
+//     each carrier among the users:            else users |= my bit, and look again:
+//       cancel its calls on fd                   CLOSING: -EBADF
+//       wait for the last one's end              GOING: somebody is inside close(2), wait
+//     users = GOING
+//     close(2)
+//     users = 0
+//
+//   F1  A call looks, submits and is listed without a park between, and a carrier answers between
+//       tasks. So once it has answered, every call of before is listed and asked to end, and every
+//       call of later sees CLOSING: the answer happened before it.
+//   F2  A carrier that is not yet among the users looks and enters with one RMW on the word that
+//       CLOSING is set in: either it is among the users that the closer sees, or it sees CLOSING.
+//   F3  A carrier answers when its last call on the descriptor has ended, not when it was asked to.
+//   F4  While GOING the number may belong to the old file, to none or to a new one: calls wait for a
+//       moment rather than refuse what is perhaps the new file.
+//
+// Carriers are asked one after another, so that the closer needs no memory for it; nearly always there
+// is one, its own. Plain close(2) goes past all this: its caller must know that nobody is inside.
+// Locks: none. Checked by: tests/api/close_test.c.
+#include <errno.h>
+#include <sys/resource.h>
+
+#include "base/sys.h"
+#include "io/call.h"
+#include "sched/park.h"
+#include "task/host.h"
+
+#include <weft/io.h>
+
+/// Descriptors that have an entry of their own; less if the process may not open so many.
+#define DESCRIPTORS_MOST WEFT__SIZED(UINT32_C(1) << 20, 16)
+#define DESCRIPTORS_LEAST WEFT__SIZED(UINT32_C(1) << 10, 16)
+
+static uint32_t table_size(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max > DESCRIPTORS_MOST) {
+        return DESCRIPTORS_MOST;
+    }
+    return limit.rlim_max < DESCRIPTORS_LEAST ? DESCRIPTORS_LEAST : (uint32_t)limit.rlim_max;
+}
+
+static size_t in_pages(size_t size_bytes)
+{
+    size_t page = weft__sys_page_bytes();
+    return (size_bytes + page - 1) / page * page;
+}
+
+/// One table of the crew's and one of each carrier, in one piece of memory.
+static size_t bytes_per_table(const struct weft__crew *crew)
+{
+    return in_pages(((size_t)crew->descriptors.count + 1) * sizeof(uint64_t));
+}
+
+int weft__descriptors_init(struct weft__crew *crew)
+{
+    void *memory;
+    crew->descriptors.count = table_size();
+    size_t table = bytes_per_table(crew);
+    int rc = weft__sys_map(&memory, table * ((size_t)crew->count + 1), weft__sys_page_bytes());
+    if (rc < 0) {
+        return rc;
+    }
+    crew->descriptors.users = memory;
+    for (int i = 0; i < crew->count; i++) {
+        crew->carriers[i].uses = (void *)((char *)memory + table * ((size_t)i + 1));
+    }
+    return 0;
+}
+
+void weft__descriptors_fini(struct weft__crew *crew)
+{
+    if (crew->descriptors.users != NULL) {
+        weft__sys_unmap(crew->descriptors.users, bytes_per_table(crew) * ((size_t)crew->count + 1));
+        crew->descriptors.users = NULL;
+    }
+}
+
+/// F2, F4.
+int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd)
+{
+    uint64_t users = atomic_fetch_or_explicit(&carrier->crew->descriptors.users[fd],
+                                              WEFT__FD_CARRIER(carrier->number),
+                                              memory_order_acq_rel);
+    if ((users & WEFT__FD_CLOSING) != 0) {
+        return -EBADF;
+    }
+    return (users & WEFT__FD_GOING) != 0 ? -EAGAIN : 0;
+}
+
+/// Ends the calls on one carrier; on the closer's stack.
+struct weft__closing {
+    struct weft__request request;
+    struct weft__wait wait;
+    struct weft__use *uses; // asked to end
+    uint32_t left;          // how many have not, plus one while they are being asked; the carrier's
+    int fd;
+};
+
+void weft__use_ended(struct weft__closing *closing)
+{
+    if (--closing->left == 0) {
+        weft__complete(&closing->wait, 0);
+    }
+}
+
+static struct weft__use *first_use(struct weft__carrier *carrier, int fd)
+{
+    struct weft__use *use = *weft__uses_of(carrier, fd);
+    while (use != NULL && use->fd != fd) {
+        use = use->next;
+    }
+    return use;
+}
+
+/// On the carrier. A call may end while it is asked to.
+static void end_uses(struct weft__request *request, struct weft__carrier *carrier)
+{
+    struct weft__closing *closing = weft__container_of(request, struct weft__closing, request);
+    struct weft__use *use;
+    closing->left = 1;
+    while ((use = first_use(carrier, closing->fd)) != NULL) {
+        struct weft__call *call = use->call;
+        weft__use_unlink(use);
+        weft__use_link(use, &closing->uses);
+        use->closing = closing;
+        closing->left++;
+        call->closed = true;
+        carrier->driver->cancel(carrier->driver_state, &call->op);
+    }
+    carrier->driver->forget(carrier->driver_state, closing->fd);
+    weft__use_ended(closing);
+}
+
+static void close_on(struct weft__carrier *carrier, struct weft__task *task, int fd)
+{
+    struct weft__closing closing = {
+        .request = { .node.kind = WEFT__NODE_REQUEST, .fn = end_uses },
+        .fd = fd,
+    };
+    weft__wait_init(&closing.wait, task, WEFT__WAIT_ASK_LATE, "close"); // and never late
+    if (carrier == task->home) {
+        end_uses(&closing.request, carrier);
+    } else {
+        weft__put(carrier, &closing.request.node, task->home);
+    }
+    weft__block(&closing.wait, WEFT_FOREVER);
+}
+
+/// Sets CLOSING. False: somebody else is closing it.
+static bool begin(_Atomic uint64_t *entry, uint64_t *users, struct weft__task *task)
+{
+    *users = atomic_load_explicit(entry, memory_order_relaxed);
+    while ((*users & WEFT__FD_CLOSING) == 0) {
+        if ((*users & WEFT__FD_GOING) != 0) { // F4: perhaps ours is the new file
+            weft__host_yield(task);
+            *users = atomic_load_explicit(entry, memory_order_relaxed);
+        } else if (atomic_compare_exchange_weak_explicit(entry, users, *users | WEFT__FD_CLOSING,
+                                                         memory_order_acq_rel,
+                                                         memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int weft_close(int fd)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    if (fd < 0) {
+        return -EBADF;
+    }
+    struct weft__crew *crew = task->crew;
+    _Atomic uint64_t *entry = NULL;
+    uint64_t users = UINT64_MAX;
+    if ((unsigned)fd < crew->descriptors.count) {
+        entry = &crew->descriptors.users[fd];
+        if (!begin(entry, &users, task)) {
+            return -EBADF;
+        }
+    }
+    for (int i = 0; i < crew->count; i++) {
+        if ((users & WEFT__FD_CARRIER(i)) != 0) {
+            close_on(&crew->carriers[i], task, fd);
+        }
+    }
+    struct weft__carrier *carrier = task->home;
+    if (entry != NULL) {
+        atomic_store_explicit(entry, WEFT__FD_GOING, memory_order_release);
+    }
+    int rc = carrier->driver->sockets->close(carrier->driver_state, fd);
+    if (entry != NULL) {
+        atomic_store_explicit(entry, 0, memory_order_release);
+    }
+    return rc == -EINTR ? 0 : rc; // on Linux the descriptor is gone nevertheless
+}

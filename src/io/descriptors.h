@@ -1,0 +1,103 @@
+// descriptors.h - which carriers use a descriptor, and which calls are in flight on it; for closing.
+//
+// Two kinds of table, indexed by descriptor and committed page by page when they are touched:
+//
+//     crew->descriptors.users[fd]      a word: a bit per carrier that has used it since it was closed
+//                                      last, and whether it is being closed. Anyone's.
+//     carrier->uses[fd]                the calls in flight on it there. The carrier's own.
+//
+// Descriptors beyond the tables share the last list, and count as used by every carrier.
+#ifndef WEFT_IO_DESCRIPTORS_H
+#define WEFT_IO_DESCRIPTORS_H
+
+#include <errno.h>
+
+#include "sched/crew.h"
+
+/// A call in flight on one descriptor; in the call.
+struct weft__use {
+    struct weft__use *next;
+    struct weft__use **link; // NULL: not in a list
+    struct weft__call *call;
+    struct weft__closing *closing; // who waits for its end
+    int fd;
+};
+
+/// crew->descriptors.users[fd]. Carriers beyond the 62nd share bits.
+#define WEFT__FD_CLOSING (UINT64_C(1) << 63) ///< calls in flight are being ended; new ones: -EBADF
+#define WEFT__FD_GOING (UINT64_C(1) << 62)   ///< close(2) is being called: wait until it is over
+#define WEFT__FD_CARRIER(number) (UINT64_C(1) << ((unsigned)(number) % 62))
+
+/// Makes the tables of a crew whose carriers exist; undone by fini, which may follow a failed init.
+int weft__descriptors_init(struct weft__crew *crew);
+void weft__descriptors_fini(struct weft__crew *crew);
+
+/// close.c: what weft__descriptor_use() does when it does not know better.
+int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd);
+
+/// Notes that the carrier uses the descriptor, which its running task will do before it parks or
+/// yields. -EBADF while it is being closed, -EAGAIN if one has to yield and ask again.
+static inline int weft__descriptor_use(struct weft__carrier *carrier, int fd)
+{
+    const struct weft__descriptors *all = &carrier->crew->descriptors;
+    if (weft__unlikely((unsigned)fd >= all->count)) {
+        return fd < 0 ? -EBADF : 0;
+    }
+    // Relaxed: a carrier that is among the users is told when the descriptor is being closed.
+    uint64_t bit = WEFT__FD_CARRIER(carrier->number);
+    uint64_t users = atomic_load_explicit(&all->users[fd], memory_order_relaxed);
+    if (weft__likely((users & (bit | WEFT__FD_CLOSING | WEFT__FD_GOING)) == bit)) {
+        return 0;
+    }
+    return weft__descriptor_use_slow(carrier, fd);
+}
+
+static inline void weft__use_link(struct weft__use *use, struct weft__use **head)
+{
+    use->next = *head;
+    use->link = head;
+    if (use->next != NULL) {
+        use->next->link = &use->next;
+    }
+    *head = use;
+}
+
+static inline void weft__use_unlink(struct weft__use *use)
+{
+    *use->link = use->next;
+    if (use->next != NULL) {
+        use->next->link = use->link;
+    }
+    use->link = NULL;
+}
+
+/// Where the calls of a descriptor are listed.
+static inline struct weft__use **weft__uses_of(struct weft__carrier *carrier, int fd)
+{
+    uint32_t count = carrier->crew->descriptors.count;
+    return &carrier->uses[(unsigned)fd < count ? (unsigned)fd : count];
+}
+
+/// The call is in flight.
+static inline void weft__use_begin(struct weft__use *use, struct weft__call *call,
+                                   struct weft__carrier *carrier, int fd)
+{
+    use->call = call;
+    use->closing = NULL;
+    use->fd = fd;
+    weft__use_link(use, weft__uses_of(carrier, fd));
+}
+
+/// close.c: somebody waits for the end of a call that has ended.
+void weft__use_ended(struct weft__closing *closing);
+
+/// The call has ended. On its carrier.
+static inline void weft__use_end(struct weft__use *use)
+{
+    weft__use_unlink(use);
+    if (weft__unlikely(use->closing != NULL)) {
+        weft__use_ended(use->closing);
+    }
+}
+
+#endif

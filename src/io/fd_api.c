@@ -1,0 +1,328 @@
+// fd_api.c - the calls of POSIX on plain descriptors: each is one operation of a driver.
+#include <errno.h>
+#include <limits.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <weft/io.h>
+
+#include "io/call.h"
+#include "io/fd_api.h"
+
+static int64_t call(struct weft__op op, const char *what, weft_time deadline)
+{
+    struct weft__call call = { .op = op };
+    return weft__call(&call, what, deadline);
+}
+
+/// Operations do not write through the pointers that writes and sends are given.
+static void *writable(const void *data)
+{
+    return (void *)(uintptr_t)data;
+}
+
+static size_t capped(size_t size)
+{
+    return size < WEFT__TRANSFER_MOST ? size : WEFT__TRANSFER_MOST;
+}
+
+// At the descriptor's position.
+
+ssize_t weft_read(int fd, void *data, size_t size, weft_time deadline)
+{
+    return (ssize_t)call(
+        (struct weft__op){
+            .code = WEFT__OP_READ, .fd = fd, .data = data, .size = capped(size), .offset = -1 },
+        "read", deadline);
+}
+
+ssize_t weft_write(int fd, const void *data, size_t size, weft_time deadline)
+{
+    return (ssize_t)call((struct weft__op){ .code = WEFT__OP_WRITE,
+                                            .fd = fd,
+                                            .data = writable(data),
+                                            .size = capped(size),
+                                            .offset = -1 },
+                         "write", deadline);
+}
+
+static ssize_t vector(enum weft__op_code code, int fd, const struct iovec *parts, int count,
+                      int64_t offset, const char *what, weft_time deadline)
+{
+    if (count < 0 || count > IOV_MAX) {
+        return -EINVAL;
+    }
+    return (ssize_t)call((struct weft__op){ .code = (uint8_t)code,
+                                            .fd = fd,
+                                            .data = writable(parts),
+                                            .size = (size_t)count,
+                                            .offset = offset },
+                         what, deadline);
+}
+
+ssize_t weft_readv(int fd, const struct iovec *parts, int count, weft_time deadline)
+{
+    return vector(WEFT__OP_READV, fd, parts, count, -1, "readv", deadline);
+}
+
+ssize_t weft_writev(int fd, const struct iovec *parts, int count, weft_time deadline)
+{
+    return vector(WEFT__OP_WRITEV, fd, parts, count, -1, "writev", deadline);
+}
+
+// At a position of a file.
+
+/// io_uring ignores the offset where there are no positions; POSIX refuses.
+static int check_position(int fd, int64_t offset)
+{
+    if (weft__thread_self() == NULL) {
+        return weft__no_task();
+    }
+    if (offset < 0) {
+        return -EINVAL;
+    }
+    return lseek(fd, 0, SEEK_CUR) < 0 ? -errno : 0;
+}
+
+static ssize_t at_position(enum weft__op_code code, int fd, void *data, size_t size, int64_t offset,
+                           const char *what, weft_time deadline)
+{
+    int rc = check_position(fd, offset);
+    if (rc < 0) {
+        return rc;
+    }
+    return (ssize_t)call(
+        (struct weft__op){
+            .code = (uint8_t)code, .fd = fd, .data = data, .size = capped(size), .offset = offset },
+        what, deadline);
+}
+
+ssize_t weft_pread(int fd, void *data, size_t size, int64_t offset, weft_time deadline)
+{
+    return at_position(WEFT__OP_READ, fd, data, size, offset, "pread", deadline);
+}
+
+ssize_t weft_pwrite(int fd, const void *data, size_t size, int64_t offset, weft_time deadline)
+{
+    return at_position(WEFT__OP_WRITE, fd, writable(data), size, offset, "pwrite", deadline);
+}
+
+ssize_t weft_preadv(int fd, const struct iovec *parts, int count, int64_t offset,
+                    weft_time deadline)
+{
+    int rc = check_position(fd, offset);
+    return rc < 0 ? rc : vector(WEFT__OP_READV, fd, parts, count, offset, "preadv", deadline);
+}
+
+ssize_t weft_pwritev(int fd, const struct iovec *parts, int count, int64_t offset,
+                     weft_time deadline)
+{
+    int rc = check_position(fd, offset);
+    return rc < 0 ? rc : vector(WEFT__OP_WRITEV, fd, parts, count, offset, "pwritev", deadline);
+}
+
+static int sync_file(int fd, uint32_t flags, const char *what, weft_time deadline)
+{
+    return (int)call((struct weft__op){ .code = WEFT__OP_FSYNC, .fd = fd, .flags = flags }, what,
+                     deadline);
+}
+
+int weft_fsync(int fd, weft_time deadline)
+{
+    return sync_file(fd, 0, "fsync", deadline);
+}
+
+int weft_fdatasync(int fd, weft_time deadline)
+{
+    return sync_file(fd, 1, "fdatasync", deadline);
+}
+
+// Sockets.
+
+static ssize_t receive(int fd, void *data, size_t size, int flags, weft_time deadline)
+{
+    return (ssize_t)call((struct weft__op){ .code = WEFT__OP_RECV,
+                                            .fd = fd,
+                                            .data = data,
+                                            .size = capped(size),
+                                            .flags = (uint32_t)flags },
+                         "recv", deadline);
+}
+
+static bool is_stream(int fd)
+{
+    struct weft__task *task = weft__thread_self();
+    int type = 0;
+    uint32_t size = sizeof type;
+    if (task == NULL) {
+        return false;
+    }
+    struct weft__carrier *carrier = task->home;
+    return carrier->driver->sockets->get(carrier->driver_state, fd, SOL_SOCKET, SO_TYPE, &type,
+                                         &size) == 0 &&
+           type == SOCK_STREAM;
+}
+
+/// Neither driver could do this by itself: the kernel obeys MSG_WAITALL only while it may block. What
+/// was received before an error counts; the error comes again with the next call.
+static ssize_t receive_all(int fd, char *data, size_t size, int flags, weft_time deadline)
+{
+    size_t moved = 0;
+    ssize_t n = 1;
+    size = capped(size);
+    while (moved < size && n > 0) {
+        n = receive(fd, data + moved, size - moved, flags, deadline);
+        moved += n > 0 ? (size_t)n : 0;
+    }
+    return moved > 0 ? (ssize_t)moved : n;
+}
+
+ssize_t weft_recv(int fd, void *data, size_t size, int flags, weft_time deadline)
+{
+    if (weft__likely((flags & MSG_WAITALL) == 0)) {
+        return receive(fd, data, size, flags, deadline);
+    }
+    flags &= ~MSG_WAITALL;
+    if (size > 0 && (flags & (MSG_PEEK | MSG_DONTWAIT)) == 0 && is_stream(fd)) {
+        return receive_all(fd, data, size, flags, deadline);
+    }
+    return receive(fd, data, size, flags, deadline);
+}
+
+ssize_t weft_send(int fd, const void *data, size_t size, int flags, weft_time deadline)
+{
+    return (ssize_t)call((struct weft__op){ .code = WEFT__OP_SEND,
+                                            .fd = fd,
+                                            .data = writable(data),
+                                            .size = capped(size),
+                                            .flags = (uint32_t)flags },
+                         "send", deadline);
+}
+
+static ssize_t message_call(enum weft__op_code code, int fd, const struct msghdr *message,
+                            int flags, const char *what, weft_time deadline)
+{
+    return (ssize_t)call(
+        (struct weft__op){
+            .code = (uint8_t)code, .fd = fd, .data = writable(message), .flags = (uint32_t)flags },
+        what, deadline);
+}
+
+ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags, weft_time deadline)
+{
+    if (message == NULL) {
+        return -EFAULT;
+    }
+    return message_call(WEFT__OP_RECVMSG, fd, message, flags & ~MSG_WAITALL, "recvmsg", deadline);
+}
+
+ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags, weft_time deadline)
+{
+    if (message == NULL) {
+        return -EFAULT;
+    }
+    return message_call(WEFT__OP_SENDMSG, fd, message, flags, "sendmsg", deadline);
+}
+
+ssize_t weft_recvfrom(int fd, void *data, size_t size, int flags, struct sockaddr *addr,
+                      uint32_t *addr_size, weft_time deadline)
+{
+    if (addr == NULL) {
+        return weft_recv(fd, data, size, flags, deadline);
+    }
+    if (addr_size == NULL) {
+        return -EFAULT;
+    }
+    struct iovec part = { data, capped(size) };
+    struct msghdr message = {
+        .msg_name = addr,
+        .msg_namelen = *addr_size,
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+    };
+    ssize_t n = message_call(WEFT__OP_RECVMSG, fd, &message, flags & ~MSG_WAITALL, "recvfrom",
+                             deadline);
+    if (n >= 0) {
+        *addr_size = message.msg_namelen;
+    }
+    return n;
+}
+
+ssize_t weft_sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *addr,
+                    uint32_t addr_size, weft_time deadline)
+{
+    if (addr == NULL) {
+        return weft_send(fd, data, size, flags, deadline);
+    }
+    struct iovec part = { writable(data), capped(size) };
+    struct msghdr message = {
+        .msg_name = writable(addr),
+        .msg_namelen = addr_size,
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+    };
+    return message_call(WEFT__OP_SENDMSG, fd, &message, flags, "sendto", deadline);
+}
+
+int weft_accept_fd(int fd, struct sockaddr *addr, uint32_t *addr_size, int flags,
+                   weft_time deadline)
+{
+    if ((flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) {
+        return -EINVAL;
+    }
+    if (addr != NULL && addr_size == NULL) {
+        return -EFAULT;
+    }
+    return (int)call((struct weft__op){ .code = WEFT__OP_ACCEPT,
+                                        .fd = fd,
+                                        .data = addr,
+                                        .addr_size = addr != NULL ? addr_size : NULL,
+                                        .flags = (uint32_t)flags },
+                     "accept", deadline);
+}
+
+int weft_connect(int fd, const struct sockaddr *addr, uint32_t addr_size, weft_time deadline)
+{
+    if (addr == NULL) {
+        return -EFAULT;
+    }
+    return (int)call(
+        (struct weft__op){
+            .code = WEFT__OP_CONNECT, .fd = fd, .data = writable(addr), .size = addr_size },
+        "connect", deadline);
+}
+
+int weft_poll(int fd, int events, weft_time deadline)
+{
+    if (events < 0 || events > UINT16_MAX) {
+        return -EINVAL;
+    }
+    return (int)call(
+        (struct weft__op){ .code = WEFT__OP_POLL, .fd = fd, .flags = (uint32_t)events }, "poll",
+        deadline);
+}
+
+ssize_t weft_splice(int in, int64_t *in_offset, int out, int64_t *out_offset, size_t size,
+                    unsigned flags, weft_time deadline)
+{
+    if ((in_offset != NULL && *in_offset < 0) || (out_offset != NULL && *out_offset < 0) ||
+        in == out) {
+        return -EINVAL;
+    }
+    int64_t moved = call((struct weft__op){ .code = WEFT__OP_SPLICE,
+                                            .fd = out,
+                                            .from_fd = in,
+                                            .offset = out_offset != NULL ? *out_offset : -1,
+                                            .from_offset = in_offset != NULL ? *in_offset : -1,
+                                            .size = capped(size),
+                                            .flags = flags },
+                         "splice", deadline);
+    if (moved > 0 && in_offset != NULL) {
+        *in_offset += moved;
+    }
+    if (moved > 0 && out_offset != NULL) {
+        *out_offset += moved;
+    }
+    return (ssize_t)moved;
+}

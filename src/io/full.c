@@ -1,0 +1,135 @@
+// full.c - reading and writing everything, however many calls that takes.
+//
+// What was moved before an error is never lost: `moved` says how much it was.
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <weft/io.h>
+
+#include "base/base.h"
+
+/// Both ends of every full form.
+static ssize_t finish(size_t *moved, size_t done, ssize_t error)
+{
+    if (moved != NULL) {
+        *moved = done;
+    }
+    return error < 0 ? error : (ssize_t)done;
+}
+
+ssize_t weft_read_full(size_t *moved, int fd, void *data, size_t size, weft_time deadline)
+{
+    size_t done = 0;
+    if (size > SSIZE_MAX) {
+        return finish(moved, 0, -EINVAL);
+    }
+    for (;;) {
+        ssize_t n = weft_read(fd, (char *)data + done, size - done, deadline);
+        done += n > 0 ? (size_t)n : 0;
+        if (n <= 0 || done == size) {
+            return finish(moved, done, n);
+        }
+    }
+}
+
+ssize_t weft_write_full(size_t *moved, int fd, const void *data, size_t size, weft_time deadline)
+{
+    size_t done = 0;
+    if (size > SSIZE_MAX) {
+        return finish(moved, 0, -EINVAL);
+    }
+    for (;;) {
+        ssize_t n = weft_write(fd, (const char *)data + done, size - done, deadline);
+        if (n == 0 && done < size) {
+            n = -EIO; // nothing was refused and nothing was taken: asking again would never end
+        }
+        done += n > 0 ? (size_t)n : 0;
+        if (n < 0 || done == size) {
+            return finish(moved, done, n);
+        }
+    }
+}
+
+/// How many parts go into one call.
+#define PARTS_AT_ONCE WEFT__SIZED(64, 2)
+
+/// Where a gathered write stands: `index` parts are done, and `offset` bytes of the next.
+struct place {
+    int index;
+    size_t offset;
+};
+
+/// Copies what comes next, without empty parts. Returns how many.
+static int gather(struct iovec *next, const struct iovec *parts, int count, struct place place)
+{
+    int used = 0;
+    for (int i = place.index; i < count && used < PARTS_AT_ONCE; i++) {
+        size_t skip = i == place.index ? place.offset : 0;
+        if (parts[i].iov_len > skip) {
+            next[used++] = (struct iovec){ (char *)parts[i].iov_base + skip,
+                                           parts[i].iov_len - skip };
+        }
+    }
+    return used;
+}
+
+static void advance(struct place *place, const struct iovec *parts, size_t bytes)
+{
+    while (bytes > 0) {
+        size_t left = parts[place->index].iov_len - place->offset;
+        if (bytes < left) {
+            place->offset += bytes;
+            return;
+        }
+        bytes -= left;
+        place->index++;
+        place->offset = 0;
+    }
+}
+
+static int check_parts(const struct iovec *parts, int count)
+{
+    size_t total = 0;
+    if (count < 0) {
+        return -EINVAL;
+    }
+    if (parts == NULL && count > 0) {
+        return -EFAULT;
+    }
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > SSIZE_MAX - total) {
+            return -EINVAL;
+        }
+        total += parts[i].iov_len;
+    }
+    return 0;
+}
+
+ssize_t weft_writev_full(size_t *moved, int fd, const struct iovec *parts, int count,
+                         weft_time deadline)
+{
+    struct iovec next[PARTS_AT_ONCE] = { { NULL, 0 } };
+    struct place place = { 0, 0 };
+    size_t done = 0;
+    int rc = check_parts(parts, count);
+    if (rc < 0) {
+        return finish(moved, 0, rc);
+    }
+    for (bool first = true;; first = false) {
+        int used = gather(next, parts, count, place);
+        if (used == 0 && !first) {
+            return finish(moved, done, 0);
+        }
+        ssize_t n = weft_writev(fd, next, used, deadline);
+        if (n == 0 && used > 0) {
+            n = -EIO;
+        }
+        if (n < 0) {
+            return finish(moved, done, n);
+        }
+        done += (size_t)n;
+        advance(&place, parts, (size_t)n);
+    }
+}

@@ -1,0 +1,52 @@
+// stats.c - the drivers' counters, for anyone.
+#include <errno.h>
+#include <string.h>
+
+#include <weft/io.h>
+
+#include "sched/crew.h"
+
+/// Each counter of a driver and where it is shown.
+static const struct {
+    size_t from; // in struct weft__op_counts
+    size_t to;   // in struct weft_io_stats
+} table[] = {
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+        offsetof(struct weft__op_counts, name), offsetof(struct weft_io_stats, name)               \
+    }
+    ROW(submitted),      ROW(completed),      ROW(cancels),      ROW(enters),
+    ROW(queue_full),     ROW(submit_refused), ROW(cq_overflows), ROW(no_buffers),
+    ROW(multishot_ends), ROW(short_writes),   ROW(offloaded),
+#undef ROW
+};
+_Static_assert(sizeof(struct weft__op_counts) == WEFT__ARRAY_LEN(table) * sizeof(uint64_t),
+               "a counter is missing in the table");
+
+static void add(struct weft_io_stats *stats, const struct weft__carrier *carrier)
+{
+    const struct weft__op_counts *counts = carrier->driver->counts(carrier->driver_state);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(table); i++) {
+        const _Atomic uint64_t *from = (const void *)((const char *)counts + table[i].from);
+        uint64_t *to = (void *)((char *)stats + table[i].to);
+        *to += atomic_load_explicit(from, memory_order_relaxed);
+    }
+}
+
+int weft_io_stats(weft_runtime *runtime, int carrier, struct weft_io_stats *stats)
+{
+    struct weft__crew *crew = weft__crew_of(runtime);
+    if (stats->size != sizeof *stats || carrier < -1 || carrier >= crew->count) {
+        return -EINVAL;
+    }
+    if (crew->generation != weft__fork_generation()) {
+        return -ESRCH;
+    }
+    *stats = (struct weft_io_stats){ .size = sizeof *stats };
+    for (int i = 0; i < crew->count; i++) {
+        if (carrier == -1 || carrier == i) {
+            add(stats, &crew->carriers[i]);
+        }
+    }
+    return 0;
+}
