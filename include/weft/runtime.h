@@ -80,8 +80,8 @@ struct weft_options {
 WEFT_API void weft_options_init(struct weft_options *options);
 
 /// Runs `fn(arg)` as the first virtual thread of a fresh runtime and returns its result when it is
-/// over and everything it started has ended. When `fn` returns, the root scope is cancelled and the
-/// grace period runs. `options` may be NULL.
+/// over and everything it started has ended. When `fn` returns, the runtime is shut down as by
+/// weft_runtime_shutdown() with the grace period of its options. `options` may be NULL.
 ///
 /// Call from:  a plain OS thread; it sleeps meanwhile.
 /// Errors:     -EDEADLK  called from inside a task
@@ -118,8 +118,29 @@ WEFT_API int weft_runtime_spawn_future_at(weft_task **task, weft_runtime *runtim
 #define weft_runtime_spawn_future(task, runtime, future, attr)                                     \
     weft_runtime_spawn_future_at((task), (runtime), (future), (attr), __FILE__, __LINE__)
 
-/// Cancels the root scope and waits until every task has ended or `grace_ns` has passed. A second
-/// call waits again, so a caller may be patient in steps.
+/// Asks the runtime to shut down, and does not wait for it. The first request drains: nothing new
+/// starts, every task is cancelled that is not inside a work guard (weft_work_begin()), so accept
+/// loops and idle connections end at once, and work in flight is finished. The second request, also
+/// after weft_runtime_shutdown(), forces: what is inside guards is cancelled, too. Nine tenths into
+/// the grace period of the runtime's options it is forced anyway. Shields (WEFT_SCOPE_SHIELD) hide
+/// both.
+///
+/// NULL is the runtime of the calling task or timer function. A thread outside has to know that the
+/// runtime exists. Not for signal handlers: read a signalfd instead (examples/graceful.c).
+///
+/// Call from:  any task, timer function or thread.
+/// Errors:     -EPERM    NULL, and not called from inside a runtime
+///             -ENOTSUP  from outside, of a simulated runtime
+///             -ESRCH    the runtime belongs to the parent of this forked process
+WEFT_API int weft_shutdown_request(weft_runtime *runtime);
+
+/// Whether the runtime of the calling task or timer function is shutting down, for whatever reason,
+/// drained or forced. False outside a runtime.
+WEFT_API bool weft_shutting_down(void);
+
+/// Shuts down and waits until every task has ended or `grace_ns` has passed: drains as
+/// weft_shutdown_request() does, or joins in where that has begun, and forces when nine tenths of the
+/// time have passed. A second call waits again, so a caller may be patient in steps.
 ///
 /// Call from:  a plain OS thread.
 /// Errors:     -EBUSY    tasks are left; they were dumped by name to the log

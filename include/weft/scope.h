@@ -19,7 +19,7 @@
 
 WEFT_BEGIN_DECLS
 
-/// How children's results decide the scope's fate; combine with WEFT_SCOPE_SHIELD by `|`.
+/// How children's results decide the scope's fate; combine with SHIELD and WORK by `|`.
 enum weft_scope_flags {
     WEFT_SCOPE_ALL = 0,     ///< the first child that fails cancels the others
     WEFT_SCOPE_FIRST = 1,   ///< the first child that succeeds cancels the others
@@ -27,6 +27,8 @@ enum weft_scope_flags {
     /// Hides cancellation and deadlines of everything outside the scope, never of what is inside.
     /// For cleanup that must finish; give it a deadline of its own.
     WEFT_SCOPE_SHIELD = 16,
+    /// A work guard around everything inside the scope; see weft_work_begin().
+    WEFT_SCOPE_WORK = 32,
 };
 
 /// What weft_scope_cause() says when a child of a WEFT_SCOPE_FIRST scope succeeded.
@@ -59,7 +61,8 @@ WEFT_API void weft_scope_set_attr(struct weft_scope *scope, const struct weft_at
 /// error, so it is enough to check the join.
 ///
 /// Call from:  the owner or any task inside the scope.
-/// Errors:     -ECANCELED  the scope was cancelled; `fn` does not run
+/// Errors:     -ECANCELED  the scope was cancelled, or the runtime is shutting down and the scope is
+///                         not inside a work guard; `fn` does not run
 ///             -ENOMEM     no memory for the stack; `fn` does not run
 ///             -EPERM      the scope was not opened
 WEFT_API int weft_scope_spawn_at(struct weft_scope *scope, weft_fn fn, void *arg, const char *file,
@@ -82,8 +85,9 @@ WEFT_API int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *scope
 WEFT_API void weft_scope_cancel(struct weft_scope *scope);
 
 /// Why the scope was cancelled: 0 it was not; -ETIMEDOUT its deadline; -ECANCELED
-/// weft_scope_cancel() or something outside; WEFT_CAUSE_WON a child of a FIRST scope succeeded;
-/// else the error of the child or the spawn that failed. Stays valid after the join.
+/// weft_scope_cancel() or something outside, a shutdown included; WEFT_CAUSE_WON a child of a FIRST
+/// scope succeeded; else the error of the child or the spawn that failed. Stays valid after the
+/// join.
 WEFT_API int weft_scope_cause(const struct weft_scope *scope);
 
 /// Waits for all children, then closes the scope. Not a cancellation point: a cancellation from
@@ -97,6 +101,28 @@ WEFT_API int weft_scope_cause(const struct weft_scope *scope);
 ///                      was cancelled
 ///             -EPERM   the scope was not opened, or is not the caller's innermost one
 WEFT_API int weft_scope_join(struct weft_scope *scope);
+
+/// Begins and ends a work guard: what the calling thread does in between is work in flight, and a
+/// shutdown of the runtime lets it finish. Until the shutdown is forced (see
+/// weft_shutdown_request()) calls inside do not fail with -ECANCELED for its sake, and scopes that
+/// were opened inside take new children. Every other cancellation and deadline comes through, and so
+/// does the shutdown as soon as the guard has ended: at the next blocking call.
+///
+///     while ((rc = read_request(conn, &request)) > 0) { // idle: a shutdown ends this at once
+///         weft_work_begin();
+///         rc = answer(conn, &request); // may sleep, call others, spawn into scopes of its own
+///         weft_work_end();
+///     }
+///
+/// Guards nest: the outermost counts. One that is still open when its thread returns ends with it. A
+/// child of a scope that was opened outside the guard is not covered by it, and neither are tasks
+/// started with weft_go() or weft_spawn(). Costs a few nanoseconds.
+///
+/// Call from:  a virtual thread.
+/// Errors:     -EPERM  not called from a virtual thread; there is no guard then
+WEFT_API int weft_work_begin(void);
+/// Ends the innermost guard of the calling thread. Without one it is a programmer error.
+WEFT_API void weft_work_end(void);
 
 WEFT_END_DECLS
 

@@ -20,6 +20,10 @@ struct weft__runtime {
     _Atomic uint32_t reported;
     _Atomic int start_error;
 
+    // Shutting down: written by whoever begins it, before the carriers are asked.
+    weft_time force_at;
+    struct weft__timer force_timer; // then carrier 0's
+
     // Under the registry's lock.
     struct weft__runtime *next;
     struct weft__runtime **link;
@@ -56,13 +60,21 @@ void weft__default_unlock(void);
 
 // shutdown.c
 
-/// Sets the root scope's cause and tells every task there is.
-void weft__runtime_cancel(struct weft__runtime *runtime);
+/// Begins to drain, and counts the runtime's grace period from `now`. False: somebody has done that
+/// before.
+bool weft__shutdown_begin(struct weft__runtime *runtime, weft_time now);
+
+// roll.c
 
 /// Calls visit(task) for every task that has not been freed. It may be freed, and its block reused,
 /// while visit looks at it: type-stable memory is all that is promised.
 void weft__runtime_each_task(struct weft__runtime *runtime,
                              void (*visit)(struct weft__task *task, void *arg), void *arg);
+
+/// The same in the order of the tasks' numbers, for the simulator: nobody runs meanwhile. Without
+/// memory for the list the order is any.
+void weft__runtime_each_by_number(struct weft__runtime *runtime,
+                                  void (*visit)(struct weft__task *task, void *arg), void *arg);
 
 // diag/dump.c
 

@@ -7,7 +7,7 @@
 #include "task/host.h"
 #include "task/scope.h"
 
-#define KNOWN_FLAGS (WEFT_SCOPE_FIRST | WEFT_SCOPE_COLLECT | WEFT_SCOPE_SHIELD)
+#define KNOWN_FLAGS (WEFT__SCOPE_POLICY | WEFT_SCOPE_SHIELD | WEFT_SCOPE_WORK)
 
 int weft_scope_init(struct weft_scope *public_scope, int flags, weft_time deadline)
 {
@@ -17,8 +17,7 @@ int weft_scope_init(struct weft_scope *public_scope, int flags, weft_time deadli
     if (task == NULL) {
         return weft__no_task();
     }
-    int policy = flags & ~WEFT_SCOPE_SHIELD;
-    if ((flags & ~KNOWN_FLAGS) != 0 || policy > WEFT_SCOPE_COLLECT) {
+    if ((flags & ~KNOWN_FLAGS) != 0 || (flags & WEFT__SCOPE_POLICY) > WEFT_SCOPE_COLLECT) {
         return -EINVAL;
     }
     weft__scope_open(scope, task, flags, deadline);
@@ -50,7 +49,8 @@ int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *public_scope, 
         .line = line,
     };
     int rc = weft__spawn(task, self->crew, self, &spawn);
-    if (rc < 0) {
+    // Refused: it is cancelled already, or being shut down, which those at work in it must not feel.
+    if (rc < 0 && rc != -ECANCELED) {
         weft__scope_cancel(scope, rc);
     }
     return rc;
@@ -72,7 +72,8 @@ void weft_scope_cancel(struct weft_scope *public_scope)
 int weft_scope_cause(const struct weft_scope *public_scope)
 {
     const struct weft__scope *scope = (const struct weft__scope *)(const void *)public_scope;
-    return atomic_load_explicit(&scope->cause, memory_order_acquire);
+    int cause = atomic_load_explicit(&scope->cause, memory_order_acquire);
+    return cause == 0 && scope->open && weft__scope_stopped(scope) ? -ECANCELED : cause;
 }
 
 int weft_scope_join(struct weft_scope *public_scope)
@@ -85,4 +86,22 @@ int weft_scope_join(struct weft_scope *public_scope)
     }
     weft__charge(task);
     return weft__scope_join(scope);
+}
+
+int weft_work_begin(void)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    weft__work_begin(task);
+    return 0;
+}
+
+void weft_work_end(void)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task != NULL) {
+        weft__work_end(task);
+    }
 }

@@ -1,16 +1,35 @@
-// shutdown.c - cancelling everything and waiting for it.
+// shutdown.c - ending everything: first what is idle, then what is at work.
 //
-// Every task must learn of the cancel, also one that is being spawned right now. A spawn looks at
-// the root's cause before it publishes the task; so the cause is set first, then each carrier is
-// asked to say that it has seen it (whatever it spawned before is published by then, whatever it
-// spawns later is refused), then all tasks are visited. They are visited once before that too,
-// because a carrier that is busy may take its time to answer. Foreign threads look at the cause once
-// more after publishing.
+// A shutdown has two stages (task/scope.h). The drain cancels every task that is not inside a work
+// guard, and nothing new starts in the root scope; the force cancels those inside guards, too. The
+// stage is the root's cause. It is set first, then all tasks are marked and woken, and each looks
+// for itself.
 //
-//   D1  The last one to end is noticed. A carrier that has answered sees `stopping` and reports each
+// The danger: a task that is being spawned while all are visited learns of nothing.
+//
+//     spawn                               begin, force
+//     publish the task                    set the stage
+//     fence (seq_cst)                     fence (seq_cst)
+//     stage set? mark the task            visit all tasks
+//
+//   D1  A carrier that has seen no shutdown spawns without the fence. So the beginner asks every
+//       carrier to answer that it has seen the drain. Whatever it spawned before is published by
+//       then, and whoever answers last visits all tasks. They are visited once before that as well,
+//       because a carrier that is busy may take its time to answer.
+//   D2  After its answer a carrier spawns with the fence. So the force needs no answers: either it
+//       finds the task, or the spawner sees the force. A task that was published before the last
+//       answer is found by the force, or its fence comes before that of the visit which follows the
+//       answer, and then the task sees the force when that visit wakes it.
+//   D3  The last one to end is noticed. A carrier that has answered sees the stage and reports each
 //       end; what ended there before is counted before its answer; and the waiter does not believe
 //       a count before it has all answers.
+//   D4  The force comes with the second request, or when nine tenths of the grace period have
+//       passed: of the runtime's by a timer on carrier 0, of a waiter's own by the waiter. The last
+//       tenth is for those who are forced.
+//
+// Locks: none. Checked by: tests/model (shutdown), tests/api/shutdown_test.c, drain_test.c.
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -18,47 +37,56 @@
 #include "runtime/runtime.h"
 #include "sched/park.h"
 
-struct visitor {
-    void (*visit)(struct weft__task *task, void *arg);
-    void *arg;
-};
-
-static int visit_block(void *block, void *arg)
-{
-    struct visitor *visitor = arg;
-    struct weft__task *task = block;
-    if ((atomic_load_explicit(&task->word, memory_order_acquire) & WEFT__WORD_REFS) != 0) {
-        visitor->visit(task, visitor->arg);
-    }
-    return 0;
-}
-
-void weft__runtime_each_task(struct weft__runtime *runtime,
-                             void (*visit)(struct weft__task *task, void *arg), void *arg)
-{
-    struct visitor visitor = { visit, arg };
-    weft__stack_pool_each(runtime->crew.stacks, visit_block, &visitor);
-    weft__blocks_each(&runtime->crew.blocks, visit_block, &visitor);
-}
-
 static void tell(struct weft__task *task, void *arg)
 {
     (void)arg;
     weft__interrupt(task, WEFT__WORD_LOOK);
 }
 
-void weft__runtime_cancel(struct weft__runtime *runtime)
+static void tell_all(struct weft__runtime *runtime)
 {
-    weft__scope_cancel(&runtime->crew.root, -ECANCELED);
     atomic_thread_fence(memory_order_seq_cst);
-    weft__runtime_each_task(runtime, tell, NULL);
+    if (runtime->crew.simulated) {
+        weft__runtime_each_by_number(runtime, tell, NULL);
+    } else {
+        weft__runtime_each_task(runtime, tell, NULL);
+    }
 }
 
-static void cause_seen(struct weft__request *request, struct weft__carrier *carrier)
+/// When a grace period that begins at `now` comes to its last tenth.
+static weft_time last_tenth(weft_time now, weft_time grace_ns)
+{
+    weft_time wait_ns = grace_ns - grace_ns / 10;
+    bool ever = grace_ns != WEFT_FOREVER && wait_ns < WEFT_FOREVER - now;
+    return ever ? now + wait_ns : WEFT_FOREVER;
+}
+
+static void force(struct weft__runtime *runtime)
+{
+    if (weft__scope_advance(&runtime->crew.root, WEFT__STAGE_DRAIN, WEFT__STAGE_FORCE)) {
+        weft__log(&runtime->log, WEFT_LOG_INFO, "runtime",
+                  "shutdown is forced, %" PRIu64 " tasks left", weft__crew_live(&runtime->crew));
+        tell_all(runtime);
+    }
+}
+
+static void force_timer_fired(struct weft__timer *timer)
+{
+    force(weft__container_of(timer, struct weft__runtime, force_timer));
+}
+
+static void drain_seen(struct weft__request *request, struct weft__carrier *carrier)
 {
     (void)request;
     struct weft__crew *crew = carrier->crew;
-    atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_release);
+    struct weft__runtime *runtime = weft__runtime_of(crew);
+    if (carrier->number == 0 && runtime->force_at != WEFT_FOREVER) {
+        weft__wheel_add(&carrier->wheel, &runtime->force_timer, runtime->force_at);
+    }
+    uint32_t before = atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_acq_rel);
+    if (before + 1 == (uint32_t)crew->count) {
+        tell_all(runtime);
+    }
     atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
     weft__futex_wake(&crew->endings, INT_MAX);
 }
@@ -67,9 +95,48 @@ static void ask_carriers(struct weft__crew *crew)
 {
     for (int i = 0; i < crew->count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
-        carrier->control.fn = cause_seen;
+        carrier->control.fn = drain_seen;
         weft__put(carrier, &carrier->control.node, NULL);
     }
+}
+
+bool weft__shutdown_begin(struct weft__runtime *runtime, weft_time now)
+{
+    struct weft__crew *crew = &runtime->crew;
+    if (!weft__scope_advance(&crew->root, WEFT__STAGE_NONE, WEFT__STAGE_DRAIN)) {
+        return false;
+    }
+    weft__log(&runtime->log, WEFT_LOG_INFO, "runtime", "shutdown begins");
+    runtime->force_at = last_tenth(now, runtime->options.grace_ns);
+    runtime->force_timer = (struct weft__timer){ .fire = force_timer_fired };
+    tell_all(runtime);
+    ask_carriers(crew);
+    return true;
+}
+
+int weft_shutdown_request(weft_runtime *runtime)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (runtime == NULL && self == NULL) {
+        return weft__no_task();
+    }
+    struct weft__crew *crew = runtime != NULL ? &runtime->crew : self->crew;
+    int rc = weft__runtime_refuses(crew, self);
+    if (rc < 0) {
+        return rc;
+    }
+    weft__crew_enter(crew); // once its tasks have ended, nothing else keeps the runtime
+    if (!weft__shutdown_begin(weft__runtime_of(crew), weft_now())) {
+        force(weft__runtime_of(crew));
+    }
+    weft__crew_leave(crew);
+    return 0;
+}
+
+bool weft_shutting_down(void)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    return self != NULL && weft__scope_stopped(&self->crew->root);
 }
 
 static void note_unless_done(struct weft__task *task, void *arg)
@@ -88,7 +155,7 @@ static bool anyone_left(struct weft__runtime *runtime)
     return left;
 }
 
-/// Waits for the carriers' answers, visits all tasks once more, waits for the last one to end.
+/// Waits for the carriers' answers, and for the last task to end.
 static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
 {
     struct weft__crew *crew = &runtime->crew;
@@ -96,9 +163,6 @@ static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
         uint32_t endings = atomic_load_explicit(&crew->endings, memory_order_acquire);
         bool answered = atomic_load_explicit(&crew->acknowledged, memory_order_acquire) ==
                         (uint32_t)crew->count;
-        if (answered && !atomic_exchange_explicit(&crew->told, true, memory_order_relaxed)) {
-            weft__runtime_each_task(runtime, tell, NULL);
-        }
         bool empty = weft__crew_live(crew) == 0;
         if (answered && empty) {
             return true;
@@ -123,16 +187,18 @@ int weft_runtime_shutdown(weft_runtime *runtime, weft_time grace_ns)
     if (self != NULL && self->crew == crew) {
         return -EDEADLK;
     }
+    weft_time now = weft_now();
     weft_time deadline = weft_after(grace_ns);
-    if (atomic_exchange_explicit(&crew->stopping, 1, memory_order_relaxed) == 0) {
-        weft__runtime_cancel(runtime);
-        ask_carriers(crew);
+    (void)weft__shutdown_begin(runtime, now);
+    if (wait_for_tasks(runtime, last_tenth(now, grace_ns))) {
+        return 0;
     }
-    if (!wait_for_tasks(runtime, deadline)) {
-        weft__dump_to_log(runtime, "these tasks did not end within the grace period");
-        return -EBUSY;
+    force(runtime);
+    if (wait_for_tasks(runtime, deadline)) {
+        return 0;
     }
-    return 0;
+    weft__dump_to_log(runtime, "these tasks did not end within the grace period");
+    return -EBUSY;
 }
 
 int weft_run(weft_fn fn, void *arg, const struct weft_options *options)

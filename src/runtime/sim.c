@@ -158,62 +158,16 @@ static int fail(struct sim *sim, int rc, const char *why)
     return rc;
 }
 
-// Shutting down: the tasks are told in the order of their numbers.
-
-struct roll {
-    struct weft__task **tasks;
-    size_t count;
-    size_t room;
-};
-
-static void call_the_roll(struct weft__task *task, void *arg)
-{
-    struct roll *roll = arg;
-    if (roll->count < roll->room) {
-        roll->tasks[roll->count] = task;
-    }
-    roll->count++;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = (*(struct weft__task *const *)a)->id;
-    uint64_t y = (*(struct weft__task *const *)b)->id;
-    return (x > y) - (x < y);
-}
-
-static int cancel_all(struct sim *sim)
-{
-    struct weft__runtime *runtime = sim->runtime;
-    struct roll roll = { 0 };
-    weft__runtime_each_task(runtime, call_the_roll, &roll);
-    roll.room = roll.count;
-    roll.count = 0;
-    size_t size = (roll.room + 1) * sizeof(struct weft__task *);
-    roll.tasks = weft__alloc(NULL, size, _Alignof(struct weft__task *));
-    if (roll.tasks == NULL) {
-        return -ENOMEM;
-    }
-    weft__runtime_each_task(runtime, call_the_roll, &roll);
-    qsort(roll.tasks, roll.count, sizeof(struct weft__task *), by_number);
-    weft__scope_cancel(&runtime->crew.root, -ECANCELED);
-    for (size_t i = 0; i < roll.count; i++) {
-        weft__interrupt(roll.tasks[i], WEFT__WORD_LOOK);
-    }
-    weft__free(NULL, roll.tasks, size);
-    return 0;
-}
-
 /// Notices that the main task has ended and starts the shutdown.
-static int watch_main(struct sim *sim)
+static void watch_main(struct sim *sim)
 {
     if (sim->main_ended || !weft_task_done(sim->main)) {
-        return 0;
+        return;
     }
     sim->main_ended = true;
     sim->main_result = sim->main->result;
     sim->grace_end = weft__sim_later(&sim->clock, sim->options.grace_ns);
-    return cancel_all(sim);
+    (void)weft__shutdown_begin(sim->runtime, sim->clock.now);
 }
 
 static int check_limits(struct sim *sim)
@@ -234,14 +188,11 @@ static int check_limits(struct sim *sim)
 static int loop(struct sim *sim)
 {
     for (;;) {
-        int rc = watch_main(sim);
-        if (rc < 0) {
-            return rc;
-        }
+        watch_main(sim);
         if (sim->main_ended && weft__crew_live(&sim->runtime->crew) == 0) {
             return sim->main_result;
         }
-        rc = check_limits(sim);
+        int rc = check_limits(sim);
         if (rc < 0) {
             return rc;
         }
@@ -359,6 +310,7 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
         weft__overflow_thread_fini();
         return rc;
     }
+    sim->runtime->options.grace_ns = sim->options.grace_ns; // which may be WEFT_FOREVER
     open_carriers(sim);
     weft__registry_add(sim->runtime);
     return 0;

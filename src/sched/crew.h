@@ -38,11 +38,10 @@ struct weft__crew {
     // Threads of other crews, or of none, that are handing over a task right now; see crew.c.
     _Atomic uint32_t visitors;
 
-    // Shutting down: whoever ends a task bumps `endings` and wakes those who wait for zero.
-    _Atomic uint32_t stopping;
+    // Shutting down (the stage is the root's cause): whoever ends a task bumps `endings` and wakes
+    // those who wait for zero.
     _Atomic uint32_t endings;
-    _Atomic uint32_t acknowledged; // carriers that have seen the root's cause
-    _Atomic bool told;             // all tasks are or were visited after that
+    _Atomic uint32_t acknowledged; // carriers that have seen that it has begun
 };
 
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.

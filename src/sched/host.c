@@ -72,8 +72,8 @@ void weft__host_disarm(struct weft__task *task)
 void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier)
 {
     weft__count(&carrier->counts.ended);
-    // No fence: see runtime/shutdown.c, D1.
-    if (weft__unlikely(atomic_load_explicit(&crew->stopping, memory_order_relaxed) != 0)) {
+    // No fence: see runtime/shutdown.c, D3.
+    if (weft__unlikely(atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != 0)) {
         atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
         weft__futex_wake(&crew->endings, INT_MAX);
     }

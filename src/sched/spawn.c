@@ -83,6 +83,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->saved_errno = 0;
     task->result = 0;
     task->in_flight = 0;
+    task->guards = 0;
     task->started = false;
     task->movable = true;
     task->migratable = attr->migratable || spawn->is_future;
@@ -164,12 +165,19 @@ static void count_spawn(struct weft__crew *crew, struct weft__carrier *self)
     }
 }
 
-/// A shutdown may have visited all tasks between our look at the root's cause and this one's
-/// publication. Carriers are asked whether they have seen the cause; foreign threads look again.
-static void see_late_shutdown(struct weft__crew *crew, struct weft__task *task)
+/// A shutdown, or its next stage, may have visited all tasks between our look at the root's cause and
+/// this one's publication. So we look again (runtime/shutdown.c, D2). A carrier that sees no shutdown
+/// at all need not: it is asked to say that it has seen it, and all are visited after that.
+static void see_late_shutdown(struct weft__crew *crew, struct weft__carrier *self,
+                              struct weft__task *task)
 {
+    _Atomic int *stage = &crew->root.cause;
+    if (self != NULL &&
+        weft__likely(atomic_load_explicit(stage, memory_order_relaxed) == WEFT__STAGE_NONE)) {
+        return;
+    }
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(stage, memory_order_relaxed) != WEFT__STAGE_NONE) {
         weft__interrupt(task, WEFT__WORD_LOOK);
     }
 }
@@ -203,9 +211,7 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     if (handle != NULL) {
         *handle = task;
     }
-    if (self == NULL) {
-        see_late_shutdown(crew, task);
-    }
+    see_late_shutdown(crew, self, task);
     task->sched->ops->on_start(task->sched, task);
     return 0;
 

@@ -8,7 +8,8 @@
 //   S1  A scope stays open while a child is counted, and outer scopes stay open while inner ones
 //       are. So any task may read the fixed fields and the cause of every scope around it.
 //   S2  The cause is set once. Then children and owner are marked LOOK and woken. They look for
-//       themselves: cancellation changes nobody's state but by waking.
+//       themselves: cancellation changes nobody's state but by waking. A root's cause is different:
+//       it is the stage of the runtime's shutdown, and the runtime marks and wakes every task.
 //   S3  A child is counted and linked under the lock, after a look at the cause. Either it sees the
 //       cause, or the cancel sees it.
 //   S4  A task that finds an outer scope cancelled cancels its own scopes inside that one, and so
@@ -19,7 +20,14 @@
 //       having seen no child at all under the lock.
 //   S6  Nobody is woken under the lock (a scheduler is called by a wake). The one cancel in progress
 //       walks with a cursor that leaving children move along.
+//   S7  A shutdown is felt in a scope when its stage is past the scope's cover: a work guard covers
+//       the drain, a shield both stages, and what is inside has at least the cover of what is around
+//       it. It is never written into the scopes between, or it would come to a guard as somebody
+//       else's cancel. A task that lost its LOOK behind a cover has seen the stage, so whoever takes
+//       the cover away sees it as well and marks the task again.
 //
+// Rejected: draining as a cause that a real one may replace (two cancels walk one list of children,
+// and everyone who reads a cause has to tell the two apart).
 // Locks: scope.lock, alone. Checked by: tests/model (scope last touch), tests/api/scope_test.c.
 #include "task/scope.h"
 
@@ -42,13 +50,65 @@ static void deadline_fired(struct weft__timer *timer)
     weft__scope_cancel(scope, -ETIMEDOUT);
 }
 
+static const struct weft__scope *root_of(const struct weft__scope *scope)
+{
+    return scope->root != NULL ? scope->root : scope;
+}
+
+bool weft__scope_stopped(const struct weft__scope *scope)
+{
+    return load_cause(root_of(scope)) > scope->cover;
+}
+
+bool weft__scope_advance(struct weft__scope *root, enum weft__stage from, enum weft__stage to)
+{
+    int stage = (int)from;
+    return atomic_compare_exchange_strong_explicit(&root->cause, &stage, (int)to,
+                                                   memory_order_release, memory_order_relaxed);
+}
+
+/// Marks the running task, because something that hid a cancel or a shutdown from it is gone.
+static void look_again(struct weft__task *task)
+{
+    atomic_fetch_or_explicit(&task->word, WEFT__WORD_LOOK, memory_order_relaxed);
+}
+
+void weft__work_end(struct weft__task *task)
+{
+    weft_assert(task->guards > 0 && "weft_work_end() without weft_work_begin()");
+    if (--task->guards == 0 && load_cause(root_of(task->scope)) != WEFT__STAGE_NONE) {
+        look_again(task);
+    }
+}
+
+/// S7: what hides the shutdown from the task itself.
+static uint8_t cover_around(const struct weft__task *task)
+{
+    uint8_t cover = task->scope->cover;
+    return task->guards > 0 && cover < WEFT__STAGE_DRAIN ? WEFT__STAGE_DRAIN : cover;
+}
+
+/// S7: what a scope that the task opens will cover.
+static uint8_t cover_of(const struct weft__task *task, int flags)
+{
+    uint8_t cover = cover_around(task);
+    if ((flags & WEFT_SCOPE_SHIELD) != 0) {
+        return WEFT__STAGE_FORCE;
+    }
+    bool works = (flags & WEFT_SCOPE_WORK) != 0 && cover < WEFT__STAGE_DRAIN;
+    return works ? WEFT__STAGE_DRAIN : cover;
+}
+
 void weft__scope_open(struct weft__scope *scope, struct weft__task *owner, int flags,
                       weft_time deadline)
 {
+    struct weft__scope *parent = owner->scope;
     *scope = (struct weft__scope){
-        .parent = owner->scope,
+        .parent = parent,
+        .root = parent->root != NULL ? parent->root : parent,
         .owner = owner,
-        .policy = (uint8_t)(flags & ~WEFT_SCOPE_SHIELD),
+        .policy = (uint8_t)(flags & WEFT__SCOPE_POLICY),
+        .cover = cover_of(owner, flags),
         .shield = (flags & WEFT_SCOPE_SHIELD) != 0,
         .open = true,
         .deadline.fire = deadline_fired,
@@ -64,8 +124,11 @@ void weft__scope_open(struct weft__scope *scope, struct weft__task *owner, int f
 
 int weft__scope_enter(struct weft__scope *scope, struct weft__task *child)
 {
+    if (weft__scope_stopped(scope)) {
+        return -ECANCELED;
+    }
     if (scope->owner == NULL) {
-        return load_cause(scope) != 0 ? -ECANCELED : 0;
+        return 0;
     }
     weft__lock_acquire(&scope->lock);
     bool cancelled = load_cause(scope) != 0;
@@ -92,7 +155,9 @@ void weft__scope_settle(struct weft__scope *scope, int result)
         scope->failed++;
         scope->first_error = scope->first_error == 0 ? result : scope->first_error;
         weft__lock_release(&scope->lock);
-        if (scope->policy == WEFT_SCOPE_ALL) {
+        // A child that was sent home by a shutdown does not fail those that are at work (S7).
+        bool sent_home = result == -ECANCELED && weft__scope_stopped(scope);
+        if (scope->policy == WEFT_SCOPE_ALL && !sent_home) {
             weft__scope_cancel(scope, result);
         }
     } else if (scope->policy == WEFT_SCOPE_FIRST) {
@@ -138,9 +203,6 @@ void weft__scope_cancel(struct weft__scope *scope, int cause)
                                                  memory_order_relaxed)) {
         return;
     }
-    if (scope->owner == NULL) {
-        return;
-    }
     weft__lock_acquire(&scope->lock);
     scope->cursor = scope->children;
     weft__lock_release(&scope->lock);
@@ -152,10 +214,10 @@ void weft__scope_cancel(struct weft__scope *scope, int cause)
     weft__interrupt(scope->owner, WEFT__WORD_LOOK);
 }
 
-/// Whether `scope` or one around it, up to the next shield, was cancelled.
+/// Whether `scope` or one around it, up to the next shield, was cancelled; the root is not asked.
 static bool cancelled_around(const struct weft__scope *scope)
 {
-    for (; scope != NULL; scope = scope->parent) {
+    for (; scope->parent != NULL; scope = scope->parent) {
         if (load_cause(scope) != 0) {
             return true;
         }
@@ -176,7 +238,7 @@ static void cancel_up_to(struct weft__scope *scope, const struct weft__scope *ou
 /// Whether the task is cancelled, as seen from inside its innermost shield. S4: cancels each of its
 /// own scopes that stands, with no shield between, in a cancelled one; also where a shield further
 /// in hides that from the task itself, because it does not hide it from those scopes' children.
-static bool look_outwards(struct weft__task *task)
+static bool cancelled_outwards(struct weft__task *task)
 {
     bool cancelled = false;
     bool shielded = false;
@@ -200,6 +262,11 @@ static bool look_outwards(struct weft__task *task)
     return cancelled;
 }
 
+static bool look_outwards(struct weft__task *task)
+{
+    return cancelled_outwards(task) || load_cause(root_of(task->scope)) > cover_around(task);
+}
+
 bool weft__scope_look(struct weft__task *task)
 {
     if (look_outwards(task)) {
@@ -215,29 +282,19 @@ bool weft__scope_look(struct weft__task *task)
     return true;
 }
 
-struct joining {
-    struct weft__wait wait;
-    struct weft__scope *scope;
-};
-
-static void cancel_children(struct weft__wait *wait)
-{
-    weft__scope_cancel(weft__container_of(wait, struct joining, wait)->scope, -ECANCELED);
-}
-
+/// The owner is not interrupted: its looks, before each run and here, pass a cancel on (S4).
 static void await_children(struct weft__scope *scope)
 {
-    struct joining joining = { .scope = scope };
-    weft__wait_init(&joining.wait, scope->owner, WEFT__WAIT_ASK, "scope join");
-    joining.wait.ask = cancel_children;
+    struct weft__wait wait;
+    weft__wait_init(&wait, scope->owner, WEFT__WAIT_PASS, "scope join");
     weft__lock_acquire(&scope->lock);
     bool waiting = scope->live > 0;
     if (waiting) {
-        scope->waiter = &joining.wait;
+        scope->waiter = &wait;
     }
     weft__lock_release(&scope->lock);
     if (waiting) {
-        int rc = weft__block(&joining.wait, WEFT_FOREVER);
+        int rc = weft__block(&wait, WEFT_FOREVER);
         weft_assert(rc == 0);
     }
 }
@@ -263,11 +320,13 @@ int weft__scope_join(struct weft__scope *scope)
     if (weft__timer_armed(&scope->deadline)) {
         weft__host_timer_set(owner, &scope->deadline, WEFT_FOREVER);
     }
+    if (weft__scope_stopped(scope)) {
+        weft__scope_cancel(scope, -ECANCELED); // nobody is inside any more: for the verdict
+    }
     scope->open = false;
     owner->scope = scope->parent;
-    if (scope->shield) {
-        // What the shield hid counts again.
-        atomic_fetch_or_explicit(&owner->word, WEFT__WORD_LOOK, memory_order_relaxed);
+    if (scope->shield || load_cause(scope->root) != WEFT__STAGE_NONE) {
+        look_again(owner); // what the scope hid counts again
     }
     return verdict(scope);
 }

@@ -13,13 +13,25 @@
 
 struct weft__wait;
 
+/// The part of the flags that says how children's results decide.
+#define WEFT__SCOPE_POLICY 0xf
+
+/// How far a runtime's shutdown has come; the cause of its root scope. It only grows.
+enum weft__stage {
+    WEFT__STAGE_NONE,
+    WEFT__STAGE_DRAIN, ///< everything is cancelled but work in flight
+    WEFT__STAGE_FORCE, ///< and that, too
+};
+
 /// The private layout of struct weft_scope. A runtime's root scope is one too: it has no owner, and
 /// the runtime counts and finds its children without a list.
 struct weft__scope {
     // Fixed while open.
     struct weft__scope *parent; // what is around it, across tasks; NULL for a root
+    struct weft__scope *root;   // the outermost; NULL for a root
     struct weft__task *owner;   // NULL for a root
     uint8_t policy;
+    uint8_t cover; // enum weft__stage: a shutdown is felt inside only when it is past this
     bool shield;
     bool open;
 
@@ -49,7 +61,8 @@ static inline struct weft__scope *weft__scope_of(struct weft_scope *scope)
 void weft__scope_open(struct weft__scope *scope, struct weft__task *owner, int flags,
                       weft_time deadline);
 
-/// Counts a new child. -ECANCELED if the scope was cancelled: then it is not counted.
+/// Counts a new child. -ECANCELED if the scope was cancelled, or a shutdown is felt in it: then it
+/// is not counted.
 int weft__scope_enter(struct weft__scope *scope, struct weft__task *child);
 
 /// Lets a child's result decide the scope's fate by its policy. The child is still counted.
@@ -58,9 +71,15 @@ void weft__scope_settle(struct weft__scope *scope, int result);
 /// A child is gone. The scope may vanish as soon as this is called for the last one.
 void weft__scope_leave(struct weft__scope *scope, struct weft__task *child);
 
-/// Cancels: sets the cause if there is none, tells children and owner. For a root scope the runtime
-/// tells the children.
+/// Cancels: sets the cause if there is none, tells children and owner. Not for a root.
 void weft__scope_cancel(struct weft__scope *scope, int cause);
+
+/// Moves a root from one stage of the shutdown to the next. True: it did, and the caller tells all
+/// tasks. False: it was not at `from`.
+bool weft__scope_advance(struct weft__scope *root, enum weft__stage from, enum weft__stage to);
+
+/// Whether the runtime's shutdown is felt inside the scope: no guard or shield around hides it.
+bool weft__scope_stopped(const struct weft__scope *scope);
 
 /// Looks at the scopes around a task that was marked LOOK. Use weft__scope_cancelled().
 bool weft__scope_look(struct weft__task *task);
@@ -75,5 +94,14 @@ static inline bool weft__scope_cancelled(struct weft__task *task)
 
 /// Waits for all children and closes; the caller is the owner and this its innermost scope.
 int weft__scope_join(struct weft__scope *scope);
+
+/// A work guard around what the running task does: hides a shutdown until that is forced, from the
+/// task and from scopes that are opened inside. Guards nest.
+static inline void weft__work_begin(struct weft__task *task)
+{
+    task->guards++;
+}
+
+void weft__work_end(struct weft__task *task);
 
 #endif

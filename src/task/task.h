@@ -95,6 +95,7 @@ struct weft__task {
     int result;                      // the task's; anyone's who knows that it has ended
     int16_t budget;                  // operations left in this run; the task's
     uint16_t in_flight;              // timers and operations that home holds for it: bound to home
+    uint16_t guards;                 // work guards it is inside of; the task's
     uint8_t verdict;                 // enum weft__verdict
     bool movable;                    // future, unstarted, or created migratable
     bool migratable;

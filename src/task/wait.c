@@ -73,7 +73,7 @@ static int interruption(struct weft__task *task, const struct weft__wait *wait, 
                         bool first)
 {
     bool deaf = wait->mode == WEFT__WAIT_DEAF || wait->mode == WEFT__WAIT_ASK_LATE;
-    if (!deaf && weft__scope_cancelled(task)) {
+    if (!deaf && weft__scope_cancelled(task) && wait->mode != WEFT__WAIT_PASS) {
         return -ECANCELED;
     }
     if (!first && deadline != WEFT_FOREVER && weft__host_now(task) >= deadline) {

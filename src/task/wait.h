@@ -25,6 +25,7 @@ enum weft__wait_mode {
     WEFT__WAIT_DEAF,     ///< only the deadline: the waiter withdraws
     WEFT__WAIT_ASK,      ///< both call ask(), once; then the end is awaited
     WEFT__WAIT_ASK_LATE, ///< only the deadline does
+    WEFT__WAIT_PASS,     ///< neither; but the waiter looks, and so passes a cancel on to its scopes
 };
 
 struct weft__wait {
@@ -69,7 +70,8 @@ bool weft__commit(struct weft__wait *wait, int64_t result, struct weft__wakee *w
 
 void weft__wakee_wake(const struct weft__wakee *wakee);
 
-/// Ends a wait that is the caller's alone, because it cannot be withdrawn (ASK, ASK_LATE), and wakes.
+/// Ends a wait that is the caller's alone, because it cannot be withdrawn (ASK, ASK_LATE, PASS), and
+/// wakes.
 void weft__complete(struct weft__wait *wait, int64_t result);
 
 #endif

@@ -201,7 +201,7 @@ TEST_EVERYWHERE(a_deadline_that_was_not_needed_leaves_nothing_behind)
 
 TEST_EVERYWHERE(bad_flags_make_a_dead_scope)
 {
-    static const int flags[] = { 3, 4, 8, 32, -1, WEFT_SCOPE_SHIELD | 3, WEFT_SCOPE_SHIELD | 8 };
+    static const int flags[] = { 3, 4, 8, 64, -1, WEFT_SCOPE_WORK | 3, WEFT_SCOPE_SHIELD | 8 };
     atomic_int ran = 0;
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         struct weft_scope scope;
