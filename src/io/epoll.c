@@ -77,6 +77,9 @@ static void set_timer(struct weft__epoll *e, weft_time until)
 /// Sleeps until there is an event or, roughly, until `until`.
 static int sleep_until(struct weft__epoll *e, weft_time until)
 {
+    if (weft__unlikely(e->retrying.head != NULL) && e->retry_at < until) {
+        until = e->retry_at;
+    }
     if (e->timer_fd >= 0) {
         set_timer(e, until);
     }
@@ -167,7 +170,7 @@ static int choose_clock(struct weft__epoll *e)
 static void free_state(struct weft__epoll *e)
 {
     weft__epoll_await_jobs(e);
-    weft__pool_fini(e);
+    weft__epoll_buffers_fini(e);
     weft__slots_fini(e);
     weft__free(e->allocator, e->splices.ops, e->splices.room * sizeof *e->splices.ops);
     close_if_open(e->timer_fd);
@@ -204,7 +207,7 @@ static int epoll_driver_open(void **state, const struct weft__driver_config *con
     if (rc < 0) {
         goto fail;
     }
-    rc = weft__pool_init(e, config->buffers, config->buffer_bytes);
+    rc = weft__epoll_buffers_init(e, config->buffers, config->buffer_bytes);
     if (rc < 0) {
         goto fail;
     }

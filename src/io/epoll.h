@@ -4,8 +4,10 @@
 
 #include <stdatomic.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include "base/base.h"
+#include "base/sys.h"
 #include "io/perform.h"
 #include "io/token.h"
 #include "sched/driver.h"
@@ -22,11 +24,12 @@ enum weft__epoll_stage {
     WEFT__EPOLL_WRITING,  ///< in slot.writers
     WEFT__EPOLL_POLLING,  ///< in slot.others
     WEFT__EPOLL_BLOCKING, ///< in slot.others; `extra` is its job, in the blocking pool
+    WEFT__EPOLL_RETRYING, ///< in driver.retrying
     WEFT__EPOLL_ENDING,   ///< in driver.ending, with its result: done() comes next
 };
 
 /// Ops in the order they came. Zeroed means empty; then tail is undefined.
-struct weft__queue {
+struct weft__op_queue {
     struct weft__op *head;
     struct weft__op **tail;
 };
@@ -41,9 +44,9 @@ struct weft__queue {
 
 /// What the driver knows of a descriptor.
 struct weft__slot {
-    struct weft__queue readers;
-    struct weft__queue writers;
-    struct weft__queue others;
+    struct weft__op_queue readers;
+    struct weft__op_queue writers;
+    struct weft__op_queue others;
     struct weft__slot *next;
     uint32_t generation; // of what is behind the number; events carry it
     uint8_t kind;        // enum weft__fd_kind
@@ -71,7 +74,7 @@ struct weft__splices {
 };
 
 /// The receive buffers.
-struct weft__pool {
+struct weft__receive {
     char *memory;
     uint16_t *free; // a stack: what was used last is still in the cache
     uint32_t free_count;
@@ -97,12 +100,16 @@ struct weft__epoll {
     size_t waiting;     ///< ops in slots
     int ended;          ///< ops that ended in this poll or wait
     bool kicked;        ///< a kick was taken and has not ended a wait yet
-    struct weft__queue ending;
+    struct weft__op_queue ending;
+    struct weft__op_queue retrying; ///< would block, and no event will tell when they do not
+    size_t retrying_count;
+    weft_time retry_at;            ///< when to try those again
+    weft_time retry_ns;            ///< how long the pause was
     struct weft__slot_list again;  ///< to be looked at in the next poll or wait
     struct weft__slot_list hungry; ///< whose first reader wants a receive buffer
     struct weft__slots slots;
     struct weft__splices splices;
-    struct weft__pool pool;
+    struct weft__receive receive;
     const struct weft_allocator *allocator;
     struct weft__offload offload;
     struct epoll_event events[WEFT__EPOLL_EVENTS];
@@ -111,7 +118,7 @@ struct weft__epoll {
     _Alignas(WEFT__LINE_PAIR) struct weft__op_counts counts;
 };
 
-static inline void weft__queue_add(struct weft__queue *queue, struct weft__op *op)
+static inline void weft__op_queue_add(struct weft__op_queue *queue, struct weft__op *op)
 {
     op->link = queue->head == NULL ? &queue->head : queue->tail;
     op->next = NULL;
@@ -119,7 +126,7 @@ static inline void weft__queue_add(struct weft__queue *queue, struct weft__op *o
     queue->tail = &op->next;
 }
 
-static inline void weft__queue_remove(struct weft__queue *queue, struct weft__op *op)
+static inline void weft__op_queue_remove(struct weft__op_queue *queue, struct weft__op *op)
 {
     *op->link = op->next;
     if (op->next != NULL) {
@@ -127,6 +134,31 @@ static inline void weft__queue_remove(struct weft__queue *queue, struct weft__op
     } else {
         queue->tail = op->link;
     }
+}
+
+static inline void weft__slot_list_add(struct weft__slot_list *list, struct weft__slot *slot)
+{
+    if ((slot->hints & WEFT__SLOT_LISTED) == 0) {
+        slot->hints |= WEFT__SLOT_LISTED;
+        slot->next = NULL;
+        if (list->head == NULL) {
+            list->head = slot;
+        } else {
+            list->tail->next = slot;
+        }
+        list->tail = slot;
+    }
+}
+
+/// The first one, or NULL.
+static inline struct weft__slot *weft__slot_list_take(struct weft__slot_list *list)
+{
+    struct weft__slot *slot = list->head;
+    if (slot != NULL) {
+        list->head = slot->next;
+        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_LISTED);
+    }
+    return slot;
 }
 
 // epoll_slots.c
@@ -163,10 +195,11 @@ int weft__slot_rearm(struct weft__epoll *e, struct weft__slot *slot, int fd);
 /// Drops what is known of the descriptor. Events that are under way will be ignored.
 void weft__slot_forget(struct weft__epoll *e, struct weft__slot *slot, int fd);
 
-// epoll_pool.c
+// epoll_buffers.c
 
-int weft__pool_init(struct weft__epoll *e, uint32_t count, uint32_t size);
-void weft__pool_fini(struct weft__epoll *e);
+int weft__epoll_buffers_init(struct weft__epoll *e, uint32_t count, uint32_t size);
+void weft__epoll_buffers_fini(struct weft__epoll *e);
+void *weft__epoll_buffer(void *state, uint16_t number);
 
 // epoll_jobs.c
 
@@ -192,13 +225,79 @@ void weft__epoll_take_finished(struct weft__epoll *e);
 /// Waits until no thread of the pool will touch the driver any more.
 void weft__epoll_await_jobs(struct weft__epoll *e);
 
+// epoll_retry.c
+
+/// Has the op, which is in no queue, tried again after a while.
+void weft__epoll_retry_later(struct weft__epoll *e, struct weft__op *op);
+
+/// Takes it out.
+void weft__epoll_retry_not(struct weft__epoll *e, struct weft__op *op);
+
+/// Tries what has waited long enough.
+void weft__epoll_retry(struct weft__epoll *e);
+
 // epoll_ops.c
 
+/// Beside the results of weft__perform(): all receive buffers are out.
+#define WEFT__NO_BUFFER (INT64_MIN + 2)
+
+/// weft__op.scratch, beside WEFT__OP_BEGUN.
+#define WEFT__OP_STARVED 0x2u   ///< has been counted for lack of a buffer
+#define WEFT__OP_CANCELLED 0x4u ///< was asked to end while it could not
+
+static inline bool weft__op_is_managed(const struct weft__op *op)
+{
+    return (op->mode & WEFT__OP_MANAGED) != 0;
+}
+
+/// Reads something else than the bytes in line: it neither waits for them nor holds them up.
+static inline bool weft__op_is_aside(const struct weft__op *op)
+{
+    return (op->code == WEFT__OP_RECV || op->code == WEFT__OP_RECVMSG) &&
+           (op->flags & (MSG_OOB | MSG_ERRQUEUE)) != 0;
+}
+
+/// The descriptor in whose slot the op waits.
+static inline int weft__op_waits_at(const struct weft__op *op)
+{
+    return op->code == WEFT__OP_SPLICE && op->stage == WEFT__EPOLL_READING ? op->from_fd : op->fd;
+}
+
 bool weft__epoll_submit(void *state, struct weft__op *op);
+
+/// Performs the op if it does not block, and keeps the slot's hints.
+int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op);
+
+/// What follows from an attempt of an op that is in no queue. True: it has ended, op->result is set.
+bool weft__epoll_go_on(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op,
+                       int64_t n);
+
+/// Takes the op out of the slot in which it waits.
+void weft__epoll_leave(struct weft__epoll *e, struct weft__op *op);
+
+/// Ends an op that is in no queue.
+void weft__epoll_end(struct weft__epoll *e, struct weft__op *op, int64_t result);
+
+/// One more attempt of an op that no event tells about.
+void weft__epoll_try_again(struct weft__epoll *e, struct weft__op *op);
+
+/// What the blocking pool says of an op.
+void weft__epoll_came_back(struct weft__epoll *e, struct weft__op *op, int64_t result);
+
+// epoll_end.c
+
 void weft__epoll_cancel(void *state, struct weft__op *op);
 void weft__epoll_forget(void *state, int fd);
-void *weft__epoll_buffer(void *state, uint16_t number);
 void weft__epoll_give(void *state, uint16_t number);
+
+/// Asks all ops of a slot to end, with `result` unless they have transferred something.
+void weft__epoll_ask_slot(struct weft__epoll *e, struct weft__slot *slot, int64_t result);
+
+/// False: no memory.
+bool weft__splices_add(struct weft__epoll *e, struct weft__op *op);
+void weft__splices_remove(struct weft__epoll *e, const struct weft__op *op);
+
+// epoll_events.c
 
 /// The event of a descriptor.
 void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event);
@@ -207,16 +306,11 @@ void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event
 static inline bool weft__epoll_has_work(struct weft__epoll *e)
 {
     return e->ending.head != NULL || e->again.head != NULL || !weft__inbox_empty(&e->finished) ||
-           (e->hungry.head != NULL && e->pool.free_count > 0);
+           (e->hungry.head != NULL && e->receive.free_count > 0) ||
+           (e->retrying.head != NULL && weft__clock_ns() >= e->retry_at);
 }
 
 /// Does it.
 void weft__epoll_work(struct weft__epoll *e);
-
-/// Ends an op that is in no queue.
-void weft__epoll_end(struct weft__epoll *e, struct weft__op *op, int64_t result);
-
-/// What the blocking pool says of an op.
-void weft__epoll_came_back(struct weft__epoll *e, struct weft__op *op, int64_t result);
 
 #endif

@@ -89,6 +89,7 @@ static uint32_t reader_interest(const struct weft__op *op)
 static uint32_t interest(const struct weft__slot *slot)
 {
     uint32_t events = 0;
+    bool any = slot->readers.head != NULL || slot->writers.head != NULL;
     for (const struct weft__op *op = slot->readers.head; op != NULL; op = op->next) {
         events |= reader_interest(op);
     }
@@ -98,9 +99,10 @@ static uint32_t interest(const struct weft__slot *slot)
     for (const struct weft__op *op = slot->others.head; op != NULL; op = op->next) {
         if (op->stage == WEFT__EPOLL_POLLING) {
             events |= op->flags;
+            any = true;
         }
     }
-    return events & UINT16_MAX;
+    return any ? (events & UINT16_MAX) | EPOLLERR | EPOLLHUP : 0; // those are not asked, only told
 }
 
 static int control(struct weft__epoll *e, struct weft__slot *slot, int fd, uint32_t events)
