@@ -17,9 +17,9 @@ SETUP    = $(MESON) setup $(@D) -Dwerror=$(WERROR)
 all: deps-run build/build.ninja ## release build in build/
 	@ninja -j$(JOBS) -C build
 
-run: deps-run build/build.ninja ## build and run the million-thread example
-	@ninja -j$(JOBS) -C build examples/million
-	@build/examples/million
+run: deps-run build/build.ninja ## build and run the echo server (ADDRESS=tcp://127.0.0.1:7000)
+	@ninja -j$(JOBS) -C build examples/echo
+	@build/examples/echo $(ADDRESS)
 
 test: deps-test build/build.ninja ## build and run all tests
 	@tools/test-summary build

@@ -4,8 +4,9 @@
 // nobody has asked for wait in a short list, and while that is long the op is stopped.
 //
 //   L1  Out of descriptors, accept(2) fails before it looks for a peer, and peers would wait for ever.
-//       So each listener keeps a spare descriptor. It gives it up, accepts one peer with it, turns
-//       that one away, takes the spare back, and waits a little longer each time.
+//       So each listener keeps a spare descriptor. It gives it up and accepts one peer with it. If
+//       there is no other for the spare, that peer is turned away, the spare is taken back, and the
+//       listener pauses, a little longer each time.
 //   L2  An error of one peer (it has gone before it was accepted) is counted and forgotten.
 #include "net/listener.h"
 
@@ -40,25 +41,30 @@ static void give_spare(struct weft__listener *listener)
     }
 }
 
-static void turn_away(struct weft__listener *listener, int fd)
+/// Whether a peer that was accepted with the spare descriptor has to go, because there is no other.
+static bool turn_away(struct weft__listener *listener, int fd)
 {
-    weft__socket_close(fd, NULL, listener->carrier);
-    listener->stats.shed++;
     listener->shedding = false;
     take_spare(listener);
-    listener->error = -EMFILE; // wait a little before the next
+    if (listener->spare_fd >= 0) {
+        return false; // there are descriptors again
+    }
+    weft__socket_close(fd, NULL, listener->carrier);
+    listener->stats.shed++;
+    take_spare(listener);
+    listener->pausing = true;
+    return true;
 }
 
 static void keep(struct weft__listener *listener, int fd)
 {
     struct weft__conn *conn;
-    if (listener->shedding) {
-        turn_away(listener, fd);
+    if (listener->shedding && turn_away(listener, fd)) {
         return;
     }
     if (weft__conn_make(&conn, listener->carrier, fd, listener->kind) < 0) {
         listener->stats.shed++;
-        listener->error = -ENOMEM;
+        listener->pausing = true;
         return;
     }
     if (listener->waiting == NULL) {
@@ -167,23 +173,20 @@ static int back_off(struct weft__listener *listener, struct weft__task *task, we
 static int recover(struct weft__listener *listener, struct weft__task *task, weft_time deadline)
 {
     int error = listener->error;
+    bool pause = listener->pausing;
     listener->error = 0;
-    if (error == 0) {
-        return 0;
-    }
+    listener->pausing = false;
     if (is_of_one_peer(error)) {
         listener->stats.aborted++;
-        return 0;
-    }
-    if (!is_shortage(error)) {
+    } else if (is_shortage(error) && listener->spare_fd >= 0) {
+        listener->shedding = true;
+        give_spare(listener);
+    } else if (is_shortage(error)) {
+        pause = true;
+    } else if (error != 0) {
         return error;
     }
-    int rc = back_off(listener, task, deadline);
-    if (rc == 0 && !listener->armed && listener->waiting == NULL) {
-        listener->shedding = listener->spare_fd >= 0;
-        give_spare(listener);
-    }
-    return rc;
+    return pause ? back_off(listener, task, deadline) : 0;
 }
 
 static int wait_for_one(struct weft__listener *listener, struct weft__task *task,
@@ -197,8 +200,8 @@ static int wait_for_one(struct weft__listener *listener, struct weft__task *task
         if (!listener->closed) {
             arm(listener);
         }
-        if (listener->waiting != NULL || listener->error != 0 || !listener->armed) {
-            continue;
+        if (listener->waiting != NULL || !listener->armed) {
+            continue; // at once, or an error
         }
         rc = weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_WITHDRAW, "accept", deadline);
         if (rc < 0) {

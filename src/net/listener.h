@@ -12,7 +12,8 @@ struct weft__listener {
     bool borrowed; // the socket is another listener's
     bool armed;    // the accept op is in flight
     bool closed;
-    bool shedding; // the next connection is turned away
+    bool shedding; // the spare is given up for the next connection
+    bool pausing;  // one was turned away: wait before the next
     int error;     // of the accept op, to be dealt with by the next weft_accept()
     unsigned waiting_count;
     struct weft__wait *acceptor;

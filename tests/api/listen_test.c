@@ -1,0 +1,289 @@
+// listen_test.c - listening, accepting, serving; when peers vanish and descriptors run out.
+#include "support/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <weft.h>
+
+static void address_of(weft_listener *listener, char *text, size_t size)
+{
+    struct weft_addr addr;
+    CHECK_OK(weft_listener_addr(listener, &addr));
+    CHECK(weft_addr_format(&addr, text, size) < (int)size);
+}
+
+TEST_EVERYWHERE(bad_addresses_are_refused)
+{
+    weft_listener *listener;
+    weft_conn *conn;
+    CHECK_EQ(weft_listen(&listener, "tcp://no", NULL), -EINVAL);
+    CHECK(listener == NULL);
+    CHECK_EQ(weft_listen(&listener, "udp://127.0.0.1:0", NULL), -EPROTOTYPE);
+    CHECK_EQ(weft_dial(&conn, "tcp://127.0.0.1:99999", NULL, WEFT_FOREVER), -ERANGE);
+    CHECK(conn == NULL);
+    CHECK_EQ(weft_serve("tcp://no", (weft_fn)abort, NULL), -EINVAL);
+}
+
+TEST_EVERYWHERE(nobody_listens)
+{
+    weft_listener *listener;
+    weft_conn *conn;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    address_of(listener, text, sizeof text);
+    CHECK_OK(weft_listener_close(listener));
+    CHECK_EQ(weft_dial(&conn, text, NULL, WEFT_FOREVER), -ECONNREFUSED);
+    CHECK(conn == NULL);
+}
+
+TEST_EVERYWHERE(an_address_in_use_is_refused)
+{
+    weft_listener *first, *second;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_OK(weft_listen(&first, "tcp://127.0.0.1:0", NULL));
+    address_of(first, text, sizeof text);
+    CHECK_EQ(weft_listen(&second, text, NULL), -EADDRINUSE);
+    CHECK_OK(weft_listener_close(first));
+    CHECK_OK(weft_listen(&second, text, NULL));
+    CHECK_OK(weft_listener_close(second));
+}
+
+TEST_EVERYWHERE(accepting_obeys_its_deadline)
+{
+    weft_listener *listener;
+    weft_conn *conn, *peer;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    address_of(listener, text, sizeof text);
+    CHECK_EQ(weft_accept(&conn, listener, weft_after(5 * WEFT_MS)), -ETIMEDOUT);
+    CHECK(conn == NULL);
+    CHECK_OK(weft_dial(&peer, text, NULL, WEFT_FOREVER));
+    CHECK_OK(weft_accept(&conn, listener, WEFT_FOREVER));
+    CHECK_OK(weft_conn_close(conn));
+    CHECK_OK(weft_conn_close(peer));
+    CHECK_OK(weft_listener_close(listener));
+}
+
+struct acceptor {
+    weft_listener *listener;
+    int rc;
+};
+
+static int accept_once(void *arg)
+{
+    struct acceptor *acceptor = arg;
+    weft_conn *conn;
+    acceptor->rc = weft_accept(&conn, acceptor->listener, WEFT_FOREVER);
+    return 0;
+}
+
+TEST_EVERYWHERE(closing_ends_an_accept)
+{
+    struct acceptor acceptor = { NULL, 0 };
+    struct weft_scope scope;
+    weft_conn *conn;
+    CHECK_OK(weft_listen(&acceptor.listener, "tcp://127.0.0.1:0", NULL));
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    CHECK_OK(weft_scope_spawn(&scope, accept_once, &acceptor));
+    CHECK_OK(weft_yield());
+    CHECK_EQ(weft_accept(&conn, acceptor.listener, WEFT_FOREVER), -EBUSY);
+    CHECK_OK(weft_listener_close(acceptor.listener));
+    CHECK_OK(weft_scope_join(&scope));
+    CHECK_EQ(acceptor.rc, -EBADF);
+}
+
+TEST_EVERYWHERE(a_cancelled_accept_ends)
+{
+    struct acceptor acceptor = { NULL, 0 };
+    struct weft_scope scope;
+    CHECK_OK(weft_listen(&acceptor.listener, "tcp://127.0.0.1:0", NULL));
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    CHECK_OK(weft_scope_spawn(&scope, accept_once, &acceptor));
+    CHECK_OK(weft_yield());
+    weft_scope_cancel(&scope);
+    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+    CHECK_EQ(acceptor.rc, -ECANCELED);
+    CHECK_OK(weft_listener_close(acceptor.listener));
+}
+
+TEST_EVERYWHERE(peers_that_nobody_accepted_see_the_end)
+{
+    enum { PEERS = 5 };
+    weft_listener *listener;
+    weft_conn *peers[PEERS];
+    struct weft_slice in;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    address_of(listener, text, sizeof text);
+    for (int i = 0; i < PEERS; i++) {
+        CHECK_OK(weft_dial(&peers[i], text, NULL, WEFT_FOREVER));
+    }
+    weft_conn *conn;
+    CHECK_OK(weft_accept(&conn, listener, WEFT_FOREVER)); // brings the others, too
+    CHECK_OK(weft_conn_close(conn));
+    CHECK_OK(weft_listener_close(listener));
+    for (int i = 0; i < PEERS; i++) {
+        int rc = weft_conn_peek(peers[i], &in, 1, WEFT_FOREVER);
+        CHECK(rc == 0 || rc == -ECONNRESET);
+        CHECK_OK(weft_conn_close(peers[i]));
+    }
+}
+
+// Out of descriptors: a listener turns peers away, and recovers.
+
+static int lowest_free_fd(void)
+{
+    int fd = dup(0);
+    CHECK(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+static void set_limit(rlim_t most)
+{
+    struct rlimit limit;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = most;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static int shortage(void *arg)
+{
+    (void)arg;
+    enum { PEERS = 4 };
+    weft_listener *listener;
+    weft_conn *peers[PEERS], *conn, *late;
+    struct weft_slice in;
+    struct weft_listener_stats stats;
+    struct rlimit before;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    address_of(listener, text, sizeof text);
+    for (int i = 0; i < PEERS; i++) {
+        CHECK_OK(weft_dial(&peers[i], text, NULL, WEFT_FOREVER));
+    }
+    set_limit((rlim_t)lowest_free_fd());
+    CHECK_EQ(weft_accept(&conn, listener, weft_after(100 * WEFT_MS)), -ETIMEDOUT);
+    weft_listener_stats(listener, &stats);
+    CHECK_GT(stats.shed, 0);
+    int rc = weft_conn_peek(peers[0], &in, 1, WEFT_FOREVER); // turned away, not left hanging
+    CHECK(rc == 0 || rc == -ECONNRESET);
+    set_limit(before.rlim_cur);
+    CHECK_OK(weft_dial(&late, text, NULL, WEFT_FOREVER));
+    CHECK_OK(weft_accept(&conn, listener, weft_after(10 * WEFT_S)));
+    CHECK_OK(weft_conn_close(conn));
+    CHECK_OK(weft_conn_close(late));
+    for (int i = 0; i < PEERS; i++) {
+        (void)weft_conn_close(peers[i]);
+    }
+    CHECK_OK(weft_listener_close(listener));
+    return 0;
+}
+
+TEST_DRIVERS(descriptors_run_out_and_come_back)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 1;
+    CHECK_OK(weft_run(shortage, NULL, &options));
+}
+
+// Serving.
+
+static int echo(void *arg)
+{
+    weft_conn *conn = arg;
+    struct weft_slice in;
+    int rc;
+    while ((rc = weft_conn_peek(conn, &in, 1, WEFT_FOREVER)) > 0) {
+        rc = weft_conn_write(conn, in.data, in.size, WEFT_FOREVER);
+        if (rc < 0) {
+            break;
+        }
+        weft_conn_consume(conn, in.size);
+    }
+    (void)weft_conn_close(conn);
+    return rc;
+}
+
+struct serving {
+    const char *address;
+    struct weft_serve_options options;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    bool ready;
+    int rc;
+};
+
+static void note_ready(void *arg, const struct weft_addr *addr)
+{
+    struct serving *serving = arg;
+    CHECK(weft_addr_format(addr, serving->text, sizeof serving->text) > 0);
+    serving->ready = true;
+}
+
+static int serve(void *arg)
+{
+    struct serving *serving = arg;
+    serving->rc = weft_serve(serving->address, echo, &serving->options);
+    return 0;
+}
+
+static void talk(const char *address, int rounds)
+{
+    weft_conn *conn;
+    struct weft_slice in;
+    CHECK_OK(weft_dial(&conn, address, NULL, WEFT_FOREVER));
+    for (int i = 0; i < rounds; i++) {
+        CHECK_OK(weft_conn_write(conn, "ping", 4, WEFT_FOREVER));
+        CHECK_EQ(weft_conn_peek(conn, &in, 4, WEFT_FOREVER), 4);
+        CHECK_EQ(memcmp(in.data, "ping", 4), 0);
+        weft_conn_consume(conn, 4);
+    }
+    CHECK_OK(weft_conn_close(conn));
+}
+
+static void serve_and_talk(const char *address, size_t most)
+{
+    struct serving serving = {
+        .address = address,
+        .options = { .size = sizeof serving.options,
+                     .max_connections = most,
+                     .ready = note_ready,
+                     .arg = &serving },
+    };
+    struct weft_scope scope;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    CHECK_OK(weft_scope_spawn(&scope, serve, &serving));
+    while (!serving.ready) {
+        CHECK_OK(weft_yield());
+    }
+    for (int i = 0; i < 20; i++) {
+        talk(serving.text, 3);
+    }
+    weft_conn *idle;
+    CHECK_OK(weft_dial(&idle, serving.text, NULL, WEFT_FOREVER)); // cancelled with the rest
+    weft_scope_cancel(&scope);
+    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+    CHECK_EQ(serving.rc, -ECANCELED);
+    (void)weft_conn_abort(idle);
+}
+
+TEST_EVERYWHERE(tcp_is_served_on_every_carrier)
+{
+    serve_and_talk("tcp://127.0.0.1:0", 0);
+}
+
+TEST_EVERYWHERE(unix_is_served_on_every_carrier)
+{
+    serve_and_talk("unix://@weft-listen-test", 0);
+}
+
+TEST_EVERYWHERE(connections_are_limited)
+{
+    serve_and_talk("tcp://127.0.0.1:0", 1);
+}
