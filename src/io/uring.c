@@ -454,6 +454,7 @@ static int uring_open(void **state, const struct weft__driver_config *config)
         goto exit_ring;
     }
     u->track_all = (u->features & WEFT__URING_CANCEL_FD) == 0;
+    u->counts = (struct weft__op_counts){ 0 }; // the trials are no business of anybody
     *state = u;
     return 0;
 

@@ -33,6 +33,10 @@
 char weft__uring_wire;
 #endif
 
+/// What splice in a worker answers to a signal instead of EINTR (seen on Linux 6.18): a number that
+/// is the kernel's own business, so that no header has it.
+#define ERESTARTSYS 512
+
 /// What one system call transfers at most (MAX_RW_COUNT in the kernel).
 #define MOST_BYTES 0x7ffff000u
 
@@ -214,24 +218,6 @@ static void end_locally(struct weft__uring *u, struct weft__op *op, int result)
     weft__op_list_push(&u->ended, op);
 }
 
-bool weft__uring_submit(void *state, struct weft__op *op)
-{
-    struct weft__uring *u = state;
-    struct weft__uring_fd *fd = weft__uring_fd(u, op->fd);
-    weft__uring_count(&u->counts.submitted);
-    fd->ops++;
-    op->generation = fd->generation;
-    op->scratch = 0;
-    if (op->code == WEFT__OP_SPLICE) {
-        weft__uring_fd(u, op->from_fd)->ops++;
-    }
-    start(u, op);
-    if (io_uring_sq_ready(&u->ring) >= u->submit_batch) {
-        (void)weft__uring_flush(u); // what is refused stays queued
-    }
-    return false;
-}
-
 // Completions.
 
 /// The op is the owner's again.
@@ -352,7 +338,7 @@ static int connect_result(int fd)
     return -error;
 }
 
-/// There are bytes, or an end: receives as the kernel would have done.
+/// Receives as the kernel would have done. False: the op waits, for bytes or for a buffer.
 static bool receive(struct weft__uring *u, struct weft__op *op, int *result, uint32_t *flags)
 {
     uint16_t number;
@@ -403,8 +389,7 @@ static bool after_error(struct weft__uring *u, struct weft__op *op, int *result)
     bool over = (op->scratch & WEFT__MARK_ASKED) != 0 || is_forgotten(u, op);
     switch (*result) {
     case -EINTR: // a worker of the kernel was told to stop
-        *result = over ? -ECANCELED : -EINTR;
-        return true;
+    case -ERESTARTSYS: *result = over ? -ECANCELED : -EINTR; return true;
     case -EINPROGRESS:
     case -EAGAIN:
         if (must_not_wait(op)) {
@@ -440,8 +425,13 @@ static uint32_t result_flags(struct weft__uring *u, const struct weft__op *op, i
 {
     uint32_t answer = 0;
     if ((flags & IORING_CQE_F_BUFFER) != 0) {
-        weft__uring_buffers_taken(u, (uint16_t)(flags >> IORING_CQE_BUFFER_SHIFT));
-        answer = WEFT__OP_BUFFER | (flags & 0xffff0000u);
+        uint16_t number = (uint16_t)(flags >> IORING_CQE_BUFFER_SHIFT);
+        weft__uring_buffers_taken(u, number);
+        if (result > 0) {
+            answer = WEFT__OP_BUFFER | (flags & 0xffff0000u);
+        } else {
+            weft__uring_give(u, number); // at the end of a stream some kernels bring one, too
+        }
     }
     if ((flags & IORING_CQE_F_MORE) != 0) {
         answer |= WEFT__OP_MORE;
@@ -536,6 +526,41 @@ int weft__uring_deliver(struct weft__uring *u)
         (void)call_done(u, op);
     }
     return count;
+}
+
+/// Without a ring of buffers a receive is tried at once: what is no socket is never ready.
+static bool submit_by_hand(struct weft__uring *u, struct weft__op *op)
+{
+    int result;
+    uint32_t flags = 0;
+    if (!receive(u, op, &result, &flags)) {
+        return false;
+    }
+    let_go(u, op);
+    op->result = result;
+    op->result_flags = flags;
+    return true;
+}
+
+bool weft__uring_submit(void *state, struct weft__op *op)
+{
+    struct weft__uring *u = state;
+    struct weft__uring_fd *fd = weft__uring_fd(u, op->fd);
+    weft__uring_count(&u->counts.submitted);
+    fd->ops++;
+    op->generation = fd->generation;
+    op->scratch = 0;
+    if (op->code == WEFT__OP_SPLICE) {
+        weft__uring_fd(u, op->from_fd)->ops++;
+    }
+    if (weft__unlikely(selects(op) && u->buffers.ring == NULL)) {
+        return submit_by_hand(u, op);
+    }
+    start(u, op);
+    if (io_uring_sq_ready(&u->ring) >= u->submit_batch) {
+        (void)weft__uring_flush(u); // what is refused stays queued
+    }
+    return false;
 }
 
 // Asking to end.

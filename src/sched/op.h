@@ -30,7 +30,8 @@ enum weft__op_code {
     WEFT__OP_WRITE,   ///< likewise
     WEFT__OP_READV,   ///< data is a struct iovec[size], offset
     WEFT__OP_WRITEV,  ///< likewise
-    WEFT__OP_RECV,    ///< data, size, flags (MSG_*); SELECT, MULTI
+    WEFT__OP_RECV,    ///< data, size, flags (MSG_*; with MSG_DONTWAIT, here and below, -EAGAIN is a
+                      ///< result); SELECT, MULTI
     WEFT__OP_SEND,    ///< data, size, flags (MSG_*; MSG_NOSIGNAL is implied)
     WEFT__OP_SEND_ZC, ///< like SEND, but the bytes are borrowed until the last completion: first the
                       ///< result with MORE, then 0 with NOTIFY. May end like SEND.
@@ -54,7 +55,7 @@ enum weft__op_code {
 #define WEFT__OP_MORE 0x1u   ///< done() will be called again
 #define WEFT__OP_BUFFER 0x2u ///< the bytes are in a receive buffer
 #define WEFT__OP_NOTIFY 0x4u ///< not a result: the bytes of a SEND_ZC are the caller's again
-#define WEFT__OP_EMPTY 0x8u  ///< of a RECV: the socket had no more bytes when it was done
+#define WEFT__OP_EMPTY 0x8u  ///< of a RECV: the socket had no more bytes when it was done; a hint
 
 struct weft__op {
     // The owner's; fixed while in flight.
