@@ -31,11 +31,11 @@ WEFT_API WEFT_MUST_CHECK int weft_dgram_bind(weft_dgram **dgram, const char *add
                                              const struct weft_socket_options *options);
 
 /// Makes a socket that is connected to an address: it sends to this peer and receives from no other,
-/// and errors that the peer's machine reports show (-ECONNREFUSED).
+/// and errors that the peer's machine reports show (-ECONNREFUSED). Only a "unixpacket://" address
+/// makes it wait: while the listener's queue is full.
 ///
 /// Call from:  a virtual thread; the socket belongs to its carrier.
 /// Errors:     -ETIMEDOUT, -ECANCELED; -ECONNREFUSED, -ENOENT, ... as connect(2), for Unix sockets;
-///             -EAGAIN  the queue of a "unixpacket://" listener is full
 ///             others as weft_dgram_bind()
 WEFT_API WEFT_MUST_CHECK int weft_dgram_dial(weft_dgram **dgram, const char *address,
                                              const struct weft_socket_options *options,
