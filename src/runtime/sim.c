@@ -3,8 +3,11 @@
 //   X1  Nothing is ordered or hashed by address, and nothing reads the real clock: the same seed
 //       gives the same run.
 //   X2  A carrier that found nothing to do is asleep until it is kicked or its wheel's next expiry
-//       has come. When all are asleep, the clock jumps to the earliest expiry; when there is none,
-//       nobody will ever wake: that is a failure of the program under test.
+//       has come. When nobody can step, the clock jumps to the earliest moment at which somebody
+//       can, or at which something arrives on the network (sim_net.h); when there is none, nobody
+//       will ever wake: that is a failure of the program under test.
+//   X3  All read one clock, but they work side by side: a step keeps its own carrier busy for a
+//       while, and the others step meanwhile. So a timer is not late because others are busy.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,6 +18,8 @@
 #include "base/alloc.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"
+#include "runtime/sim_heap.h"
+#include "runtime/sim_net.h"
 #include "sched/clock.h"
 #include "sched/park.h"
 #include "task/overflow.h"
@@ -22,22 +27,19 @@
 #define DEFAULT_CARRIERS 2
 #define MAX_CARRIERS 64
 #define DEFAULT_GRACE (10 * WEFT_S)
-/// A step costs up to so much virtual time.
+#define MILLION 1000000u
+/// A step costs its carrier up to so much virtual time.
 #define STEP_COST_NS 2048
 /// Virtual time starts here, so that 0 stays a time in the past.
 #define EPOCH WEFT_S
-
-struct sim_carrier {
-    bool asleep;
-    bool kicked;
-    weft_time until;
-};
 
 struct sim {
     struct weft__runtime *runtime;
     struct weft__sim_clock clock;
     struct weft__rng rng; // the order of steps
-    struct sim_carrier carriers[MAX_CARRIERS];
+    struct weft__sim_heap *heap;
+    struct weft__sim_net net;
+    struct weft__sim_carrier carriers[MAX_CARRIERS];
     struct weft_sim_options options;
     uint64_t steps;
     weft_task *main;
@@ -47,52 +49,17 @@ struct sim {
     struct weft__cxx callers_cxx;
 };
 
-// The driver: nothing to wait for but kicks and the clock, and those are the loop's business.
-
-static int sim_open(void **state, const struct weft__driver_config *config)
+/// Has something to do, as soon as its last step is over.
+static bool is_able(const struct sim *sim, int i)
 {
-    (void)state;
-    (void)config;
-    return 0;
+    const struct weft__sim_carrier *carrier = &sim->carriers[i];
+    return !carrier->asleep || carrier->kicked || carrier->ready_count > 0 ||
+           carrier->until <= sim->clock.now;
 }
-
-static void sim_close(void *state)
-{
-    (void)state;
-}
-
-static int sim_poll(void *state)
-{
-    (void)state;
-    return 0;
-}
-
-static int sim_wait(void *state, weft_time until)
-{
-    (void)state;
-    (void)until;
-    return 0;
-}
-
-static void sim_kick(void *state, void *from)
-{
-    (void)from;
-    ((struct sim_carrier *)state)->kicked = true;
-}
-
-static const struct weft__driver sim_driver = {
-    .name = "sim",
-    .open = sim_open,
-    .close = sim_close,
-    .poll = sim_poll,
-    .wait = sim_wait,
-    .kick = sim_kick,
-};
 
 static bool can_step(const struct sim *sim, int i)
 {
-    const struct sim_carrier *carrier = &sim->carriers[i];
-    return !carrier->asleep || carrier->kicked || carrier->until <= sim->clock.now;
+    return is_able(sim, i) && sim->carriers[i].free_at <= sim->clock.now;
 }
 
 /// Draws one of the carriers that can step, or -1.
@@ -118,13 +85,14 @@ static int draw(struct sim *sim)
 static void step(struct sim *sim, int i)
 {
     struct weft__carrier *carrier = &sim->runtime->crew.carriers[i];
-    struct sim_carrier *state = &sim->carriers[i];
+    struct weft__sim_carrier *state = &sim->carriers[i];
     if (state->asleep) {
         weft__sleep_end(carrier);
-        *state = (struct sim_carrier){ false, false, 0 };
+        state->asleep = false;
     }
+    state->kicked = false;
     sim->steps++;
-    weft__sim_spend(&sim->clock, weft__rng_below(&sim->clock.rng, STEP_COST_NS));
+    state->free_at = weft__sim_later(&sim->clock, weft__rng_below(&sim->clock.rng, STEP_COST_NS));
     weft__sim_note(&sim->clock, (uint64_t)i);
     carrier->coarse_now = sim->clock.now;
     weft__carrier_set_self(carrier);
@@ -135,17 +103,20 @@ static void step(struct sim *sim, int i)
     weft__carrier_set_self(NULL);
 }
 
-/// Everyone is asleep: jumps to the next expiry. False if there is none.
+/// Nobody can step: jumps to the moment when somebody can. False: there is none (X2).
 static bool jump(struct sim *sim)
 {
-    weft_time next = WEFT_FOREVER;
+    weft_time next = weft__sim_net_next(&sim->net);
     for (int i = 0; i < sim->runtime->crew.count; i++) {
-        next = sim->carriers[i].until < next ? sim->carriers[i].until : next;
+        const struct weft__sim_carrier *carrier = &sim->carriers[i];
+        weft_time when = is_able(sim, i) || carrier->until < carrier->free_at ? carrier->free_at
+                                                                              : carrier->until;
+        next = when < next ? when : next;
     }
     if (next == WEFT_FOREVER) {
         return false;
     }
-    sim->clock.now = next;
+    sim->clock.now = next > sim->clock.now ? next : sim->clock.now;
     return true;
 }
 
@@ -196,6 +167,10 @@ static int loop(struct sim *sim)
         if (rc < 0) {
             return rc;
         }
+        weft__sim_net_arrive(&sim->net);
+        if (sim->net.error < 0) {
+            return fail(sim, sim->net.error, "no memory for the simulated network");
+        }
         int i = draw(sim);
         if (i >= 0) {
             step(sim, i);
@@ -212,7 +187,17 @@ static void open_carriers(struct sim *sim)
     sim->callers_cxx = *thread;
     *thread = (struct weft__cxx){ NULL, 0 };
     struct weft__crew *crew = &sim->runtime->crew;
+    const struct weft_options *resolved = &sim->runtime->options;
+    const struct weft__driver_config config = {
+        .allocator = resolved->allocator,
+        .buffer_bytes = (uint32_t)resolved->receive_buffer_bytes,
+        .buffers = (uint32_t)resolved->receive_buffers,
+    };
     crew->simulated = true;
+    sim->net.options = sim->options.net;
+    sim->net.clock = &sim->clock;
+    sim->net.rng.state = weft__rng_next(&sim->rng);
+    weft__sim_net_open(&sim->net, sim->carriers, crew->count, &config);
     for (int i = 0; i < crew->count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->sim = &sim->clock;
@@ -243,6 +228,7 @@ static int clear_block(void *block, void *arg)
 static void close_carriers(struct sim *sim, bool failed)
 {
     struct weft__runtime *runtime = sim->runtime;
+    weft__sim_net_close(&sim->net);
     if (failed) {
         weft__runtime_each_task(runtime, forget_task, NULL);
         weft__stack_pool_each(runtime->crew.stacks, clear_block, NULL);
@@ -255,6 +241,40 @@ static void close_carriers(struct sim *sim, bool failed)
     *weft__cxx_of_thread() = sim->callers_cxx;
     weft__registry_remove(runtime);
     weft__runtime_free(runtime);
+    weft__sim_heap_destroy(sim->heap, failed);
+}
+
+static int check_rate(const struct weft__log *log, const char *name, uint32_t per_million)
+{
+    if (per_million <= MILLION) {
+        return 0;
+    }
+    weft__log(log, WEFT_LOG_ERROR, "options",
+              "weft_sim_options.net.%s_per_million = %" PRIu32
+              " is not allowed: it must be 0..1000000",
+              name, per_million);
+    return -EINVAL;
+}
+
+static int check_net(const struct weft__log *log, const struct weft_sim_net *net)
+{
+    const struct {
+        const char *name;
+        uint32_t per_million;
+    } rates[] = {
+        { "reset", net->reset_per_million },
+        { "short", net->short_per_million },
+        { "cut", net->cut_per_million },
+        { "loss", net->loss_per_million },
+        { "dup", net->dup_per_million },
+        { "reorder", net->reorder_per_million },
+        { "accept_error", net->accept_error_per_million },
+    };
+    int rc = 0;
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(rates) && rc == 0; i++) {
+        rc = check_rate(log, rates[i].name, rates[i].per_million);
+    }
+    return rc;
 }
 
 static int check_options(const struct weft_sim_options *options)
@@ -266,7 +286,7 @@ static int check_options(const struct weft_sim_options *options)
                   options->carriers, MAX_CARRIERS);
         return -EINVAL;
     }
-    return 0;
+    return check_net(&log, &options->net);
 }
 
 static int prepare(struct sim *sim, const struct weft_sim_options *options)
@@ -305,8 +325,14 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
     if (rc < 0) {
         return rc;
     }
-    rc = weft__runtime_alloc(&sim->runtime, &resolved, &log, &sim_driver);
+    sim->heap = weft__sim_heap_create();
+    resolved.allocator = sim->heap != NULL ? &sim->heap->allocator : NULL;
+    rc = sim->heap == NULL ? -ENOMEM
+                           : weft__runtime_alloc(&sim->runtime, &resolved, &log, &weft__sim_driver);
     if (rc < 0) {
+        if (sim->heap != NULL) {
+            weft__sim_heap_destroy(sim->heap, true);
+        }
         weft__overflow_thread_fini();
         return rc;
     }
