@@ -28,6 +28,23 @@ static void ask(struct weft__wait *wait)
     call->carrier->driver->cancel(call->carrier->driver_state, &call->op);
 }
 
+/// C4.
+static void ask_call(struct weft__call *call, struct weft__carrier *carrier)
+{
+    call->closed = true;
+    carrier->driver->cancel(carrier->driver_state, &call->op);
+}
+
+static void first_closes(struct weft__use *use, struct weft__carrier *carrier)
+{
+    ask_call(weft__container_of(use, struct weft__call, uses[0]), carrier);
+}
+
+static void second_closes(struct weft__use *use, struct weft__carrier *carrier)
+{
+    ask_call(weft__container_of(use, struct weft__call, uses[1]), carrier);
+}
+
 /// One submission from start to end.
 static int64_t run_once(struct weft__call *call, struct weft__task *task, const char *what,
                         weft_time deadline)
@@ -42,9 +59,9 @@ static int64_t run_once(struct weft__call *call, struct weft__task *task, const 
         weft__charge(task);
         return call->op.result;
     }
-    weft__use_begin(&call->uses[0], call, carrier, call->op.fd);
+    weft__use_begin(&call->uses[0], carrier, call->op.fd, first_closes);
     if (call->op.code == WEFT__OP_SPLICE) {
-        weft__use_begin(&call->uses[1], call, carrier, call->op.from_fd);
+        weft__use_begin(&call->uses[1], carrier, call->op.from_fd, second_closes);
     }
     task->in_flight++;
     weft__block(&call->wait, deadline);

@@ -101,8 +101,8 @@ int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd)
 struct weft__closing {
     struct weft__request request;
     struct weft__wait wait;
-    struct weft__use *uses; // asked to end
-    uint32_t left;          // how many have not, plus one while they are being asked; the carrier's
+    struct weft__use *uses; // those that were asked to end
+    uint32_t left;          // how many have not, plus one while they are asked; the carrier's
     int fd;
 };
 
@@ -122,20 +122,18 @@ static struct weft__use *first_use(struct weft__carrier *carrier, int fd)
     return use;
 }
 
-/// On the carrier. A call may end while it is asked to.
+/// On the carrier.
 static void end_uses(struct weft__request *request, struct weft__carrier *carrier)
 {
     struct weft__closing *closing = weft__container_of(request, struct weft__closing, request);
     struct weft__use *use;
     closing->left = 1;
     while ((use = first_use(carrier, closing->fd)) != NULL) {
-        struct weft__call *call = use->call;
         weft__use_unlink(use);
         weft__use_link(use, &closing->uses);
         use->closing = closing;
         closing->left++;
-        call->closed = true;
-        carrier->driver->cancel(carrier->driver_state, &call->op);
+        use->ask(use, carrier);
     }
     carrier->driver->forget(carrier->driver_state, closing->fd);
     weft__use_ended(closing);

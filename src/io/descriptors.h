@@ -14,11 +14,13 @@
 
 #include "sched/crew.h"
 
-/// A call in flight on one descriptor; in the call.
+/// Something in flight on one descriptor; on the stack of the task that does it.
 struct weft__use {
     struct weft__use *next;
     struct weft__use **link; // NULL: not in a list
-    struct weft__call *call;
+    /// The descriptor is about to be closed: ask it to end. On its carrier. It ends by
+    /// weft__use_end(), later.
+    void (*ask)(struct weft__use *use, struct weft__carrier *carrier);
     struct weft__closing *closing; // who waits for its end
     int fd;
 };
@@ -78,20 +80,21 @@ static inline struct weft__use **weft__uses_of(struct weft__carrier *carrier, in
     return &carrier->uses[(unsigned)fd < count ? (unsigned)fd : count];
 }
 
-/// The call is in flight.
-static inline void weft__use_begin(struct weft__use *use, struct weft__call *call,
-                                   struct weft__carrier *carrier, int fd)
+/// It is in flight.
+static inline void weft__use_begin(struct weft__use *use, struct weft__carrier *carrier, int fd,
+                                   void (*ask)(struct weft__use *use,
+                                               struct weft__carrier *carrier))
 {
-    use->call = call;
+    use->ask = ask;
     use->closing = NULL;
     use->fd = fd;
     weft__use_link(use, weft__uses_of(carrier, fd));
 }
 
-/// close.c: somebody waits for the end of a call that has ended.
+/// close.c: somebody waits for the end of what has ended.
 void weft__use_ended(struct weft__closing *closing);
 
-/// The call has ended. On its carrier.
+/// It has ended. On its carrier.
 static inline void weft__use_end(struct weft__use *use)
 {
     weft__use_unlink(use);

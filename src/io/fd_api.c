@@ -53,6 +53,9 @@ static ssize_t vector(enum weft__op_code code, int fd, const struct iovec *parts
     if (count < 0 || count > IOV_MAX) {
         return -EINVAL;
     }
+    if (parts == NULL && count > 0) {
+        return -EFAULT;
+    }
     return (ssize_t)call((struct weft__op){ .code = (uint8_t)code,
                                             .fd = fd,
                                             .data = writable(parts),
@@ -301,28 +304,4 @@ int weft_poll(int fd, int events, weft_time deadline)
     return (int)call(
         (struct weft__op){ .code = WEFT__OP_POLL, .fd = fd, .flags = (uint32_t)events }, "poll",
         deadline);
-}
-
-ssize_t weft_splice(int in, int64_t *in_offset, int out, int64_t *out_offset, size_t size,
-                    unsigned flags, weft_time deadline)
-{
-    if ((in_offset != NULL && *in_offset < 0) || (out_offset != NULL && *out_offset < 0) ||
-        in == out) {
-        return -EINVAL;
-    }
-    int64_t moved = call((struct weft__op){ .code = WEFT__OP_SPLICE,
-                                            .fd = out,
-                                            .from_fd = in,
-                                            .offset = out_offset != NULL ? *out_offset : -1,
-                                            .from_offset = in_offset != NULL ? *in_offset : -1,
-                                            .size = capped(size),
-                                            .flags = flags },
-                         "splice", deadline);
-    if (moved > 0 && in_offset != NULL) {
-        *in_offset += moved;
-    }
-    if (moved > 0 && out_offset != NULL) {
-        *out_offset += moved;
-    }
-    return (ssize_t)moved;
 }

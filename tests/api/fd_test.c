@@ -1,0 +1,1124 @@
+// fd_test.c - the calls on plain descriptors: what they move, what they wait for, what they refuse.
+#include "support/fds.h"
+#include "support/gather.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+
+static struct weft_options with_carriers(int carriers)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = carriers;
+    return options;
+}
+
+static void run_on(weft_fn fn, void *arg, int carriers)
+{
+    struct weft_options options = with_carriers(carriers);
+    CHECK_EQ(weft_run(fn, arg, &options), 0);
+}
+
+static void run(weft_fn fn)
+{
+    int before = count_descriptors();
+    run_on(fn, NULL, 2);
+    CHECK_EQ(count_descriptors(), before);
+}
+
+// Every pair of calls that moves bytes, on everything that takes them, in both modes. Each is tried
+// with the bytes there already and with a reader that has to wait for them.
+
+static ssize_t use_write(int fd, const void *data, size_t size)
+{
+    return weft_write(fd, data, size, WEFT_FOREVER);
+}
+
+static ssize_t use_writev(int fd, const void *data, size_t size)
+{
+    char *bytes = (char *)(uintptr_t)data;
+    struct iovec parts[3] = { { bytes, size / 2 },
+                              { NULL, 0 },
+                              { bytes + size / 2, size - size / 2 } };
+    return weft_writev(fd, parts, 3, WEFT_FOREVER);
+}
+
+static ssize_t use_write_full(int fd, const void *data, size_t size)
+{
+    return weft_write_full(NULL, fd, data, size, WEFT_FOREVER);
+}
+
+static ssize_t use_send(int fd, const void *data, size_t size)
+{
+    return weft_send(fd, data, size, 0, WEFT_FOREVER);
+}
+
+static ssize_t use_sendto(int fd, const void *data, size_t size)
+{
+    return weft_sendto(fd, data, size, 0, NULL, 0, WEFT_FOREVER);
+}
+
+static ssize_t use_sendmsg(int fd, const void *data, size_t size)
+{
+    struct iovec part = { (void *)(uintptr_t)data, size };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    return weft_sendmsg(fd, &message, 0, WEFT_FOREVER);
+}
+
+static ssize_t use_read(int fd, void *data, size_t size)
+{
+    return weft_read(fd, data, size, WEFT_FOREVER);
+}
+
+static ssize_t use_readv(int fd, void *data, size_t size)
+{
+    struct iovec parts[2] = { { data, 1 }, { (char *)data + 1, size - 1 } };
+    return weft_readv(fd, parts, 2, WEFT_FOREVER);
+}
+
+static ssize_t use_poll_and_read(int fd, void *data, size_t size)
+{
+    int events = weft_poll(fd, POLLIN, WEFT_FOREVER);
+    return events < 0 ? events : weft_read(fd, data, size, WEFT_FOREVER);
+}
+
+static ssize_t use_recv(int fd, void *data, size_t size)
+{
+    return weft_recv(fd, data, size, 0, WEFT_FOREVER);
+}
+
+static ssize_t use_recvfrom(int fd, void *data, size_t size)
+{
+    struct sockaddr_storage addr;
+    uint32_t addr_size = sizeof addr;
+    return weft_recvfrom(fd, data, size, 0, (struct sockaddr *)&addr, &addr_size, WEFT_FOREVER);
+}
+
+static ssize_t use_recvmsg(int fd, void *data, size_t size)
+{
+    struct iovec part = { data, size };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    return weft_recvmsg(fd, &message, 0, WEFT_FOREVER);
+}
+
+typedef ssize_t (*writer_fn)(int fd, const void *data, size_t size);
+typedef ssize_t (*reader_fn)(int fd, void *data, size_t size);
+static const writer_fn writers[] = { use_write, use_writev, use_write_full,
+                                     use_send,  use_sendto, use_sendmsg };
+static const reader_fn readers[] = { use_read, use_readv,    use_poll_and_read,
+                                     use_recv, use_recvfrom, use_recvmsg };
+enum { FOR_SOCKETS = 3 }; // from here on in both tables
+
+struct reading {
+    int fd;
+    reader_fn read;
+    ssize_t result;
+    char data[64];
+};
+
+static int read_something(void *arg)
+{
+    struct reading *reading = arg;
+    reading->result = reading->read(reading->fd, reading->data, sizeof reading->data);
+    return 0;
+}
+
+static void move_bytes(struct channel channel, reader_fn reader, writer_fn writer)
+{
+    struct reading reading = { .fd = channel.from, .read = reader };
+    weft_task *task;
+    CHECK_EQ(writer(channel.to, "there already", 13), 13); // waits for nobody
+    CHECK_EQ(read_something(&reading), 0);
+    CHECK_EQ(reading.result, 13);
+    CHECK_EQ(memcmp(reading.data, "there already", 13), 0);
+    CHECK_OK(weft_spawn(&task, read_something, &reading, NULL)); // waits for us
+    let_others_park();
+    CHECK_EQ(writer(channel.to, "later", 5), 5);
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    CHECK_EQ(reading.result, 5);
+    CHECK_EQ(memcmp(reading.data, "later", 5), 0);
+}
+
+static int move_in_every_way(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        enum channel_kind kind = (enum channel_kind)(i / 2);
+        struct channel channel = channel_open(kind, i % 2 == 1);
+        size_t count = kind == CHANNEL_PIPE ? FOR_SOCKETS : sizeof readers / sizeof readers[0];
+        for (size_t r = 0; r < count; r++) {
+            for (size_t w = 0; w < count; w++) {
+                move_bytes(channel, readers[r], writers[w]);
+            }
+        }
+        channel_close(channel);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(every_call_moves_bytes_on_every_kind_of_descriptor)
+{
+    run(move_in_every_way);
+}
+
+static int see_the_end(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        enum channel_kind kind = (enum channel_kind)(i / 2);
+        size_t count = kind == CHANNEL_PIPE ? FOR_SOCKETS : sizeof readers / sizeof readers[0];
+        for (size_t r = 0; r < count; r++) {
+            struct channel channel = channel_open(kind, i % 2 == 1);
+            struct reading reading = { .fd = channel.from, .read = readers[r] };
+            weft_task *task;
+            CHECK_OK(weft_spawn(&task, read_something, &reading, NULL));
+            let_others_park();
+            CHECK_OK(weft_close(channel.to));
+            CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+            CHECK_EQ(reading.result, 0);
+            CHECK_EQ(read_something(&reading), 0); // and again
+            CHECK_EQ(reading.result, 0);
+            CHECK_OK(weft_close(channel.from));
+        }
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_reader_sees_the_end_of_file)
+{
+    run(see_the_end);
+}
+
+// Other descriptors.
+
+static int use_an_eventfd(void *arg)
+{
+    (void)arg;
+    uint64_t value = 3;
+    int fd = eventfd(0, EFD_CLOEXEC);
+    CHECK_EQ(weft_read(fd, &value, sizeof value, weft_after(1 * WEFT_MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(fd, &value, sizeof value, WEFT_FOREVER), 8);
+    CHECK_EQ(weft_poll(fd, POLLIN | POLLOUT, WEFT_FOREVER), POLLIN | POLLOUT);
+    CHECK_EQ(weft_read(fd, &value, sizeof value, WEFT_FOREVER), 8);
+    CHECK_EQ(value, 3);
+    CHECK_OK(weft_close(fd));
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    CHECK_EQ(weft_write(null, "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_read(null, &value, sizeof value, WEFT_FOREVER), 0);
+    CHECK_OK(weft_close(null));
+    int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    CHECK_EQ(weft_read_full(NULL, zero, &value, sizeof value, WEFT_FOREVER), 8);
+    CHECK_EQ(value, 0);
+    CHECK_OK(weft_close(zero));
+    return 0;
+}
+
+TEST_DRIVERS(eventfds_and_devices_are_descriptors_too)
+{
+    run(use_an_eventfd);
+}
+
+static int use_a_file(void *arg)
+{
+    (void)arg;
+    char data[16] = { 0 };
+    struct iovec out[2] = { { (void *)(uintptr_t) "wo", 2 }, { (void *)(uintptr_t) "rld", 3 } };
+    struct iovec in[2] = { { data, 3 }, { data + 3, 10 } };
+    int fd = open_file();
+    CHECK_EQ(weft_write(fd, "hello ", 6, WEFT_FOREVER), 6);
+    CHECK_EQ(weft_writev(fd, out, 2, WEFT_FOREVER), 5);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11);
+    CHECK_EQ(weft_pread(fd, data, sizeof data, 6, WEFT_FOREVER), 5);
+    CHECK_STR(data, "world");
+    CHECK_EQ(weft_pwrite(fd, "J", 1, 0, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_pwritev(fd, out, 2, 20, WEFT_FOREVER), 5); // leaves a hole
+    CHECK_EQ(weft_preadv(fd, in, 2, 0, WEFT_FOREVER), 13);
+    CHECK_EQ(memcmp(data, "Jello world\0", 13), 0);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11); // where it was
+    CHECK_EQ(lseek(fd, 1, SEEK_SET), 1);
+    CHECK_EQ(weft_readv(fd, in, 2, WEFT_FOREVER), 13);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 14);
+    CHECK_EQ(weft_pread(fd, data, sizeof data, 1000, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fdatasync(fd, WEFT_FOREVER), 0);
+    CHECK_GE(weft_poll(fd, POLLIN | POLLOUT, WEFT_FOREVER), POLLIN);
+    CHECK_OK(weft_close(fd));
+    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), -EBADF);
+    return 0;
+}
+
+TEST_DRIVERS(files_have_positions)
+{
+    run(use_a_file);
+}
+
+enum { LARGE = 20 << 20 };
+
+static int move_a_large_file(void *arg)
+{
+    (void)arg;
+    size_t size = (size_t)test_scaled(LARGE);
+    size_t moved = 1;
+    char *data = malloc(size + 1);
+    int fd = open_file();
+    pattern_fill(data, size, 0);
+    CHECK_EQ(weft_write_full(&moved, fd, data, size, WEFT_FOREVER), (ssize_t)size);
+    CHECK_EQ(moved, size);
+    memset(data, 0, size);
+    CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+    CHECK_EQ(weft_read_full(&moved, fd, data, size + 1, WEFT_FOREVER), (ssize_t)size); // the end
+    CHECK_EQ(moved, size);
+    CHECK_EQ(pattern_differs(data, size, 0), size);
+    memset(data, 0, size);
+    for (size_t at = 0; at < size; at += 1 << 20) {
+        size_t piece = size - at < 1 << 20 ? size - at : 1 << 20;
+        CHECK_EQ(weft_pread(fd, data, piece, (int64_t)at, WEFT_FOREVER), (ssize_t)piece);
+        CHECK_EQ(pattern_differs(data, piece, at), piece);
+    }
+    CHECK_OK(weft_close(fd));
+    free(data);
+    return 0;
+}
+
+TEST_DRIVERS(a_file_larger_than_any_buffer_arrives_whole)
+{
+    run(move_a_large_file);
+}
+
+// Datagrams.
+
+static int exchange_datagrams(void *arg)
+{
+    (void)arg;
+    struct sockaddr_in here[2];
+    struct sockaddr_in sender;
+    int fds[2];
+    char data[32];
+    for (int i = 0; i < 2; i++) {
+        socklen_t size = sizeof here[i];
+        here[i] = loopback(0);
+        fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        CHECK_OK(bind(fds[i], (struct sockaddr *)&here[i], sizeof here[i]));
+        CHECK_OK(getsockname(fds[i], (struct sockaddr *)&here[i], &size));
+    }
+    uint32_t size = sizeof sender;
+    CHECK_EQ(weft_recvfrom(fds[1], data, sizeof data, 0, (struct sockaddr *)&sender, &size,
+                           weft_after(1 * WEFT_MS)),
+             -ETIMEDOUT);
+    CHECK_EQ(size, sizeof sender);
+    CHECK_EQ(weft_sendto(fds[0], "ping", 4, 0, (struct sockaddr *)&here[1], sizeof here[1],
+                         WEFT_FOREVER),
+             4);
+    CHECK_EQ(weft_recvfrom(fds[1], data, sizeof data, 0, (struct sockaddr *)&sender, &size,
+                           WEFT_FOREVER),
+             4);
+    CHECK_EQ(size, sizeof sender);
+    CHECK_EQ(sender.sin_port, here[0].sin_port);
+    size = 2; // cut off
+    CHECK_EQ(
+        weft_sendto(fds[0], "", 0, 0, (struct sockaddr *)&here[1], sizeof here[1], WEFT_FOREVER),
+        0);
+    sender.sin_port = 7;
+    CHECK_EQ(weft_recvfrom(fds[1], data, sizeof data, 0, (struct sockaddr *)&sender, &size,
+                           WEFT_FOREVER),
+             0);
+    CHECK_EQ(size, sizeof sender);
+    CHECK_EQ(sender.sin_port, 7);
+    // A connected one, and one that is cut.
+    CHECK_EQ(weft_connect(fds[0], (struct sockaddr *)&here[1], sizeof here[1], WEFT_FOREVER), 0);
+    CHECK_EQ(weft_send(fds[0], "0123456789", 10, 0, WEFT_FOREVER), 10);
+    struct iovec part = { data, 4 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    CHECK_EQ(weft_recvmsg(fds[1], &message, 0, WEFT_FOREVER), 4);
+    CHECK((message.msg_flags & MSG_TRUNC) != 0);
+    CHECK_EQ(weft_send(fds[0], data, 100000, 0, WEFT_FOREVER), -EMSGSIZE);
+    CHECK_EQ(weft_send(fds[0], "whole", 5, 0, WEFT_FOREVER), 5);
+    CHECK_EQ(weft_recv(fds[1], data, sizeof data, MSG_WAITALL, WEFT_FOREVER), 5); // not for these
+    CHECK_OK(weft_close(fds[1]));
+    CHECK_OK(weft_close(fds[0]));
+    return 0;
+}
+
+TEST_DRIVERS(datagrams_keep_their_sender_and_their_borders)
+{
+    run(exchange_datagrams);
+}
+
+static int pass_a_descriptor(void *arg)
+{
+    (void)arg;
+    struct channel channel = channel_open(CHANNEL_UNIX, false);
+    char room[CMSG_SPACE(sizeof(int))] = { 0 };
+    char byte = 'x';
+    struct iovec part = { &byte, 1 };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room
+    };
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    int fd = open_file();
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    CHECK_EQ(weft_sendmsg(channel.to, &message, 0, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_write(fd, "shared", 6, WEFT_FOREVER), 6);
+    CHECK_OK(weft_close(fd));
+    memset(room, 0, sizeof room);
+    CHECK_EQ(weft_recvmsg(channel.from, &message, MSG_CMSG_CLOEXEC, WEFT_FOREVER), 1);
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    char data[8];
+    CHECK_EQ(weft_pread(fd, data, sizeof data, 0, WEFT_FOREVER), 6);
+    CHECK_OK(weft_close(fd));
+    channel_close(channel);
+    return 0;
+}
+
+TEST_DRIVERS(messages_carry_descriptors)
+{
+    run(pass_a_descriptor);
+}
+
+// Connecting.
+
+struct accepting {
+    int listener;
+    int fd;
+    int flags;
+    struct sockaddr_in peer;
+};
+
+static int accept_one(void *arg)
+{
+    struct accepting *accepting = arg;
+    uint32_t size = sizeof accepting->peer;
+    accepting->fd = weft_accept_fd(accepting->listener, (struct sockaddr *)&accepting->peer, &size,
+                                   accepting->flags, WEFT_FOREVER);
+    CHECK(accepting->fd < 0 || size == sizeof accepting->peer);
+    return 0;
+}
+
+static int connect_and_accept(void *arg)
+{
+    (void)arg;
+    uint16_t port;
+    int listener = listen_tcp(&port, 8);
+    struct sockaddr_in addr = loopback(port);
+    static const int flags[] = { 0, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_NONBLOCK | SOCK_CLOEXEC };
+    for (int i = 0; i < 8; i++) {
+        struct accepting accepting = { .listener = listener, .flags = flags[i / 2] };
+        weft_task *task;
+        if (i == 4) {
+            set_nonblocking(listener);
+        }
+        CHECK_OK(weft_spawn(&task, accept_one, &accepting, NULL));
+        if (i % 2 == 0) {
+            let_others_park();
+        }
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (i >= 4 ? SOCK_NONBLOCK : 0), 0);
+        CHECK_EQ(weft_connect(fd, (struct sockaddr *)&addr, sizeof addr, WEFT_FOREVER), 0);
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        CHECK_OK(accepting.fd);
+        struct sockaddr_in own;
+        socklen_t size = sizeof own;
+        CHECK_OK(getsockname(fd, (struct sockaddr *)&own, &size));
+        CHECK_EQ(own.sin_port, accepting.peer.sin_port);
+        CHECK_EQ((fcntl(accepting.fd, F_GETFD) & FD_CLOEXEC) != 0,
+                 (flags[i / 2] & SOCK_CLOEXEC) != 0);
+        CHECK_EQ((fcntl(accepting.fd, F_GETFL) & O_NONBLOCK) != 0,
+                 (flags[i / 2] & SOCK_NONBLOCK) != 0);
+        move_bytes((struct channel){ fd, accepting.fd }, use_read, use_write);
+        CHECK_OK(weft_close(fd));
+        CHECK_OK(weft_close(accepting.fd));
+    }
+    CHECK_EQ(weft_accept_fd(listener, NULL, NULL, 0, weft_after(1 * WEFT_MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_accept_fd(listener, NULL, NULL, 1, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_accept_fd(listener, (struct sockaddr *)&addr, NULL, 0, WEFT_FOREVER), -EFAULT);
+    CHECK_OK(weft_close(listener));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_EQ(weft_connect(fd, (struct sockaddr *)&addr, sizeof addr, WEFT_FOREVER), -ECONNREFUSED);
+    CHECK_EQ(weft_connect(fd, NULL, 0, WEFT_FOREVER), -EFAULT);
+    CHECK_EQ(weft_accept_fd(fd, NULL, NULL, 0, WEFT_FOREVER), -EINVAL);
+    CHECK_OK(weft_close(fd));
+    return 0;
+}
+
+TEST_DRIVERS(sockets_connect_and_accept)
+{
+    run(connect_and_accept);
+}
+
+/// With a full backlog the kernel drops the handshake, and the peer never answers.
+static int connect_to_a_full_listener(void *arg)
+{
+    (void)arg;
+    uint16_t port;
+    int listener = listen_tcp(&port, 0);
+    struct sockaddr_in addr = loopback(port);
+    int fds[8];
+    int late = 0;
+    for (int i = 0; i < 8; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int rc = weft_connect(fds[i], (struct sockaddr *)&addr, sizeof addr,
+                              weft_after(10 * WEFT_MS));
+        CHECK(rc == 0 || rc == -ETIMEDOUT);
+        late += rc == -ETIMEDOUT;
+    }
+    CHECK_GT(late, 0);
+    for (int i = 0; i < 8; i++) {
+        CHECK_OK(weft_close(fds[i]));
+    }
+    CHECK_OK(weft_close(listener));
+    return 0;
+}
+
+TEST_DRIVERS(a_connect_that_nobody_answers_is_late)
+{
+    run(connect_to_a_full_listener);
+}
+
+// Deadlines.
+
+static int be_late(void *arg)
+{
+    (void)arg;
+    static const weft_time deadlines[] = { 0, 1 };
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        enum channel_kind kind = (enum channel_kind)(i / 2);
+        struct channel channel = channel_open(kind, i % 2 == 1);
+        char data[64];
+        for (int k = 0; k < 4; k++) {
+            weft_time deadline = k < 2 ? deadlines[k] : weft_after(k * WEFT_MS);
+            CHECK_EQ(weft_read(channel.from, data, sizeof data, deadline), -ETIMEDOUT);
+            CHECK_GE(weft_now(), deadline);
+            CHECK_EQ(weft_poll(channel.from, POLLIN, deadline), -ETIMEDOUT);
+            size_t moved = 1;
+            CHECK_EQ(weft_read_full(&moved, channel.from, data, 10, deadline), -ETIMEDOUT);
+            CHECK_EQ(moved, 0);
+            if (kind != CHANNEL_PIPE) {
+                CHECK_EQ(weft_recv(channel.from, data, sizeof data, 0, deadline), -ETIMEDOUT);
+            }
+        }
+        // What is there already is taken, however late it is.
+        CHECK_EQ(weft_write(channel.to, "here", 4, 0), 4);
+        if (kind == CHANNEL_TCP) {
+            CHECK_EQ(weft_poll(channel.from, POLLIN, WEFT_FOREVER) & POLLIN, POLLIN);
+        }
+        CHECK_EQ(weft_read(channel.from, data, sizeof data, 0), 4);
+        channel_close(channel);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_deadline_ends_a_wait_and_takes_what_is_there)
+{
+    run(be_late);
+}
+
+/// A reader that is slower than the writer's deadline.
+static int write_late(void *arg)
+{
+    (void)arg;
+    enum { SIZE = 4 << 20 };
+    char *data = malloc(SIZE);
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        enum channel_kind kind = (enum channel_kind)(i / 2);
+        struct channel channel = channel_open(kind, i % 2 == 1);
+        size_t moved = 0;
+        size_t seen = 0;
+        pattern_fill(data, SIZE, 0);
+        CHECK_EQ(weft_write_full(&moved, channel.to, data, SIZE, weft_after(2 * WEFT_MS)),
+                 -ETIMEDOUT);
+        CHECK_GT(moved, 0);
+        CHECK_LT(moved, SIZE);
+        CHECK_OK(weft_close(channel.to));
+        ssize_t n;
+        while ((n = weft_read(channel.from, data, SIZE, WEFT_FOREVER)) > 0) {
+            CHECK_EQ(pattern_differs(data, (size_t)n, seen), (size_t)n);
+            seen += (size_t)n;
+        }
+        CHECK_EQ(n, 0);
+        CHECK_EQ(seen, moved); // not one byte more or less
+        CHECK_OK(weft_close(channel.from));
+    }
+    free(data);
+    return 0;
+}
+
+TEST_DRIVERS(a_late_write_says_how_much_was_written)
+{
+    run(write_late);
+}
+
+// Slow readers, short writes.
+
+struct stream {
+    struct channel channel;
+    size_t size;
+    uint64_t seed;
+};
+
+static int read_slowly(void *arg)
+{
+    struct stream *stream = arg;
+    uint64_t random = stream->seed;
+    size_t seen = 0;
+    char *data = malloc(100000);
+    ssize_t n;
+    do {
+        size_t size = 1 + test_random(&random) % 100000;
+        n = weft_read(stream->channel.from, data, size, WEFT_FOREVER);
+        CHECK_OK(n);
+        CHECK_EQ(pattern_differs(data, (size_t)n, seen), (size_t)n);
+        seen += (size_t)n;
+        if (test_random(&random) % 4 == 0) {
+            CHECK_OK(weft_yield());
+        }
+    } while (n > 0);
+    CHECK_EQ(seen, stream->size);
+    free(data);
+    return 0;
+}
+
+static void write_in_pieces(struct stream *stream, const char *data)
+{
+    uint64_t random = stream->seed + 1;
+    size_t at = 0;
+    while (at < stream->size) {
+        size_t size = 1 + test_random(&random) % 200000;
+        size = size < stream->size - at ? size : stream->size - at;
+        size_t third = size / 3;
+        char *base = (char *)(uintptr_t)data + at;
+        struct iovec parts[5] = {
+            { base, third }, { NULL, 0 }, { base + third, 0 }, { base + third, third }, { NULL, 0 },
+        };
+        parts[4] = (struct iovec){ base + 2 * third, size - 2 * third };
+        size_t moved = 0;
+        if (test_random(&random) % 2 == 0) {
+            CHECK_EQ(weft_writev_full(&moved, stream->channel.to, parts, 5, WEFT_FOREVER),
+                     (ssize_t)size);
+        } else {
+            CHECK_EQ(weft_write_full(&moved, stream->channel.to, base, size, WEFT_FOREVER),
+                     (ssize_t)size);
+        }
+        CHECK_EQ(moved, size);
+        at += size;
+    }
+}
+
+static int stream_everything(void *arg)
+{
+    (void)arg;
+    size_t size = (size_t)test_scaled(4 << 20);
+    char *data = malloc(size);
+    pattern_fill(data, size, 0);
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        struct stream stream = { channel_open((enum channel_kind)(i / 2), i % 2 == 1), size,
+                                 test_seed() + (uint64_t)i };
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        weft_task *task;
+        int small = 32768;
+        (void)setsockopt(stream.channel.to, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+        attr.place = i < CHANNEL_KINDS ? WEFT_PLACE_CURRENT : WEFT_PLACE_SPREAD;
+        CHECK_OK(weft_spawn(&task, read_slowly, &stream, &attr));
+        write_in_pieces(&stream, data);
+        CHECK_OK(weft_close(stream.channel.to));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        CHECK_OK(weft_close(stream.channel.from));
+    }
+    free(data);
+    return 0;
+}
+
+TEST_DRIVERS(full_writes_survive_short_ones_and_slow_readers)
+{
+    run(stream_everything);
+}
+
+// Flags of sockets.
+
+static int obey_flags(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 4; i++) {
+        struct channel channel = channel_open(i < 2 ? CHANNEL_UNIX : CHANNEL_TCP, i % 2 == 1);
+        char data[16];
+        struct iovec part = { data, sizeof data };
+        struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+        CHECK_EQ(weft_recv(channel.from, data, sizeof data, MSG_DONTWAIT, WEFT_FOREVER), -EAGAIN);
+        CHECK_EQ(weft_recv(channel.from, data, sizeof data, MSG_DONTWAIT, WEFT_FOREVER), -EAGAIN);
+        CHECK_EQ(weft_recvmsg(channel.from, &message, MSG_DONTWAIT, WEFT_FOREVER), -EAGAIN);
+        CHECK_EQ(weft_send(channel.to, "abc", 3, 0, WEFT_FOREVER), 3);
+        CHECK_EQ(weft_recv(channel.from, data, sizeof data, MSG_PEEK, WEFT_FOREVER), 3);
+        CHECK_EQ(weft_recv(channel.from, data, 2, MSG_DONTWAIT, WEFT_FOREVER), 2);
+        // All of it, though it comes in three pieces.
+        weft_task *task;
+        struct reading reading = { .fd = channel.from };
+        reading.read = use_recv;
+        CHECK_EQ(weft_send(channel.to, "def", 3, 0, WEFT_FOREVER), 3);
+        CHECK_EQ(weft_recv(channel.from, data, 4, MSG_WAITALL, WEFT_FOREVER), 4);
+        CHECK_EQ(memcmp(data, "cdef", 4), 0);
+        CHECK_EQ(weft_send(channel.to, "gh", 2, 0, WEFT_FOREVER), 2);
+        CHECK_EQ(weft_recv(channel.from, data, 4, MSG_WAITALL, weft_after(WEFT_MS)), 2); // late
+        CHECK_EQ(weft_recv(channel.from, data, 4, MSG_WAITALL, weft_after(WEFT_MS)), -ETIMEDOUT);
+        CHECK_OK(weft_spawn(&task, read_something, &reading, NULL));
+        let_others_park();
+        CHECK_EQ(weft_recv(channel.from, data, 4, MSG_DONTWAIT, WEFT_FOREVER), -EAGAIN);
+        CHECK_EQ(weft_send(channel.to, "i", 1, MSG_MORE, WEFT_FOREVER), 1);
+        CHECK_OK(shutdown(channel.to, SHUT_WR));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        CHECK_EQ(reading.result, 1);
+        CHECK_EQ(weft_recv(channel.from, data, 4, MSG_WAITALL, WEFT_FOREVER), 0);
+        channel_close(channel);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(flags_of_sockets_are_obeyed)
+{
+    run(obey_flags);
+}
+
+// What is refused.
+
+static void refuse_everything(int fd, int error)
+{
+    char data[4];
+    struct iovec part = { data, sizeof data };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    struct sockaddr_in addr = loopback(1);
+    uint32_t size = sizeof addr;
+    int64_t offset = 0;
+    CHECK_EQ(weft_read(fd, data, 4, WEFT_FOREVER), error);
+    CHECK_EQ(weft_write(fd, data, 4, WEFT_FOREVER), error);
+    CHECK_EQ(weft_readv(fd, &part, 1, WEFT_FOREVER), error);
+    CHECK_EQ(weft_writev(fd, &part, 1, WEFT_FOREVER), error);
+    CHECK_EQ(weft_pread(fd, data, 4, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_pwrite(fd, data, 4, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_preadv(fd, &part, 1, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_pwritev(fd, &part, 1, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_read_full(NULL, fd, data, 4, WEFT_FOREVER), error);
+    CHECK_EQ(weft_write_full(NULL, fd, data, 4, WEFT_FOREVER), error);
+    CHECK_EQ(weft_writev_full(NULL, fd, &part, 1, WEFT_FOREVER), error);
+    CHECK_EQ(weft_recv(fd, data, 4, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_recv(fd, data, 4, MSG_WAITALL, WEFT_FOREVER), error);
+    CHECK_EQ(weft_send(fd, data, 4, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_recvfrom(fd, data, 4, 0, (struct sockaddr *)&addr, &size, WEFT_FOREVER), error);
+    CHECK_EQ(weft_sendto(fd, data, 4, 0, (struct sockaddr *)&addr, size, WEFT_FOREVER), error);
+    CHECK_EQ(weft_recvmsg(fd, &message, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_sendmsg(fd, &message, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_accept_fd(fd, NULL, NULL, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_connect(fd, (struct sockaddr *)&addr, size, WEFT_FOREVER), error);
+    CHECK_EQ(weft_poll(fd, POLLIN, WEFT_FOREVER), error);
+    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), error);
+    CHECK_EQ(weft_fdatasync(fd, WEFT_FOREVER), error);
+    CHECK_EQ(weft_splice(fd, NULL, 1000001, NULL, 1, 0, WEFT_FOREVER), error);
+    CHECK_EQ(weft_sendfile(1000001, fd, &offset, 1, WEFT_FOREVER), error);
+    CHECK_EQ(weft_copy(NULL, 1000001, fd, 1, WEFT_FOREVER), error);
+    CHECK_EQ(weft_close(fd), error);
+}
+
+static int refuse_descriptors(void *arg)
+{
+    (void)arg;
+    refuse_everything(-1, -EBADF);
+    refuse_everything(INT_MIN, -EBADF);
+    refuse_everything(999999, -EBADF);
+    refuse_everything(INT_MAX, -EBADF);
+    int fd = open_file();
+    char data[4];
+    CHECK_EQ(weft_recv(fd, data, 4, 0, WEFT_FOREVER), -ENOTSOCK);
+    CHECK_EQ(weft_send(fd, data, 4, 0, WEFT_FOREVER), -ENOTSOCK);
+    CHECK_EQ(weft_accept_fd(fd, NULL, NULL, 0, WEFT_FOREVER), -ENOTSOCK);
+    CHECK_OK(weft_close(fd));
+    int read_only = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK_EQ(weft_write(read_only, data, 4, WEFT_FOREVER), -EBADF);
+    CHECK_OK(weft_close(read_only));
+    return 0;
+}
+
+TEST_DRIVERS(what_is_not_a_descriptor_is_refused)
+{
+    run(refuse_descriptors);
+}
+
+static int refuse_arguments(void *arg)
+{
+    (void)arg;
+    char data[8] = "abcdefg";
+    struct iovec part = { data, sizeof data };
+    struct iovec huge[2] = { { data, SIZE_MAX }, { data, 1 } };
+    static struct iovec many[IOV_MAX + 1];
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        enum channel_kind kind = (enum channel_kind)(i / 2);
+        struct channel channel = channel_open(kind, i % 2 == 1);
+        CHECK_EQ(weft_readv(channel.from, &part, -1, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_writev(channel.to, &part, -1, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_writev(channel.to, many, IOV_MAX + 1, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_writev_full(NULL, channel.to, many, IOV_MAX + 1, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_writev_full(NULL, channel.to, huge, 2, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_writev(channel.to, NULL, 1, WEFT_FOREVER), -EFAULT);
+        CHECK_EQ(weft_writev_full(NULL, channel.to, NULL, 1, WEFT_FOREVER), -EFAULT);
+        CHECK_EQ(weft_write(channel.to, NULL, 1, WEFT_FOREVER), -EFAULT);
+        CHECK_EQ(weft_read_full(NULL, channel.from, data, SIZE_MAX, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_write_full(NULL, channel.to, data, SIZE_MAX, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_pread(channel.from, data, 4, 0, WEFT_FOREVER), -ESPIPE);
+        CHECK_EQ(weft_pwrite(channel.to, data, 4, 0, WEFT_FOREVER), -ESPIPE);
+        CHECK_EQ(weft_preadv(channel.from, &part, 1, 0, WEFT_FOREVER), -ESPIPE);
+        CHECK_EQ(weft_pwritev(channel.to, &part, 1, 0, WEFT_FOREVER), -ESPIPE);
+        CHECK_EQ(weft_pread(channel.from, data, 4, -1, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_poll(channel.from, -1, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_poll(channel.from, 1 << 16, WEFT_FOREVER), -EINVAL);
+        if (kind != CHANNEL_PIPE) {
+            CHECK_EQ(weft_recvmsg(channel.from, NULL, 0, WEFT_FOREVER), -EFAULT);
+            CHECK_EQ(weft_sendmsg(channel.to, NULL, 0, WEFT_FOREVER), -EFAULT);
+        }
+        // Nothing of all that was sent. And a size that is too large is cut, not refused.
+        CHECK_EQ(weft_write(channel.to, data, 4, WEFT_FOREVER), 4);
+        CHECK_EQ(weft_read(channel.from, data, SIZE_MAX, WEFT_FOREVER), 4);
+        channel_close(channel);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(bad_arguments_are_refused)
+{
+    run(refuse_arguments);
+}
+
+static int move_nothing(void *arg)
+{
+    (void)arg;
+    char data[4];
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        struct channel channel = channel_open((enum channel_kind)(i / 2), i % 2 == 1);
+        CHECK_EQ(weft_read(channel.from, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_readv(channel.from, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_write(channel.to, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_writev(channel.to, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_read_full(NULL, channel.from, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_write_full(NULL, channel.to, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_writev_full(NULL, channel.to, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_write(channel.to, "x", 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(channel.from, data, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_read(channel.from, data, 4, WEFT_FOREVER), 1);
+        channel_close(channel);
+    }
+    int fd = open_file();
+    CHECK_EQ(weft_read(fd, NULL, 0, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pwrite(fd, NULL, 0, 5, WEFT_FOREVER), 0);
+    CHECK_EQ(lseek(fd, 0, SEEK_END), 0);
+    CHECK_OK(weft_close(fd));
+    return 0;
+}
+
+TEST_DRIVERS(moving_nothing_waits_for_nothing)
+{
+    run(move_nothing);
+}
+
+TEST(outside_a_task_nothing_blocks)
+{
+    refuse_everything(0, -EPERM);
+}
+
+struct where {
+    struct weft_future future;
+    atomic_bool ran;
+};
+
+static enum weft_poll try_in_a_future(struct weft_future *future, weft_waker *waker)
+{
+    (void)waker;
+    refuse_everything(0, -EPERM);
+    future->result = 5;
+    return WEFT_READY;
+}
+
+static void try_in_a_timer(void *arg)
+{
+    struct where *where = arg;
+    refuse_everything(0, -EPERM);
+    atomic_store(&where->ran, true);
+}
+
+static int try_elsewhere(void *arg)
+{
+    struct where where = { 0 };
+    struct weft_timer timer;
+    weft_task *task;
+    int result;
+    (void)arg;
+    weft_future_init(&where.future, try_in_a_future, NULL);
+    CHECK_OK(weft_spawn_future(&task, &where.future, NULL));
+    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+    CHECK_EQ(result, 5);
+    CHECK_OK(weft_timer_init(&timer, try_in_a_timer, &where));
+    weft_timer_set(&timer, 1);
+    while (!atomic_load(&where.ran)) {
+        CHECK_OK(weft_yield());
+    }
+    return 0;
+}
+
+TEST_DRIVERS(futures_and_timer_functions_cannot_call_them)
+{
+    run(try_elsewhere);
+}
+
+// Peers that misbehave.
+
+static int write_to_nobody(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        enum channel_kind kind = (enum channel_kind)(i / 2);
+        size_t count = kind == CHANNEL_PIPE ? FOR_SOCKETS : sizeof writers / sizeof writers[0];
+        for (size_t w = 0; w < count; w++) {
+            struct channel channel = channel_open(kind, i % 2 == 1);
+            ssize_t rc = 0;
+            CHECK_OK(weft_close(channel.from));
+            // The first bytes to a TCP peer that is gone are accepted; its answer is a reset.
+            for (int k = 0; k < 1000 && rc >= 0; k++) {
+                rc = writers[w](channel.to, "x", 1);
+                int events = weft_poll(channel.to, POLLHUP, weft_after(100 * WEFT_US));
+                CHECK(events >= 0 || events == -ETIMEDOUT);
+            }
+            CHECK(rc == -EPIPE || (kind == CHANNEL_TCP && rc == -ECONNRESET));
+            CHECK_EQ(writers[w](channel.to, "x", 1), -EPIPE);
+            CHECK_OK(weft_close(channel.to));
+        }
+    }
+    struct sigaction action;
+    CHECK_OK(sigaction(SIGPIPE, NULL, &action));
+    CHECK(action.sa_handler == SIG_DFL); // what the program decided is left alone
+    return 0;
+}
+
+TEST_DRIVERS(writing_to_nobody_is_an_error_and_not_a_signal)
+{
+    signal(SIGPIPE, SIG_DFL);
+    run(write_to_nobody);
+}
+
+static int write_until_it_fails(void *arg)
+{
+    struct stream *stream = arg;
+    static char data[1 << 20];
+    size_t moved;
+    ssize_t n;
+    while ((n = weft_write_full(&moved, stream->channel.to, data, sizeof data, WEFT_FOREVER)) > 0) {
+    }
+    CHECK_LT(moved, sizeof data);
+    return (int)n;
+}
+
+static int reset_a_writer(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        struct stream stream = { .channel = channel_open(CHANNEL_TCP, i == 1) };
+        struct linger linger = { .l_onoff = 1, .l_linger = 0 };
+        weft_task *task;
+        int result;
+        CHECK_OK(weft_spawn(&task, write_until_it_fails, &stream, NULL));
+        let_others_park(); // in the middle of a write, because nobody reads
+        CHECK_OK(setsockopt(stream.channel.from, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+        CHECK_OK(weft_close(stream.channel.from));
+        CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+        CHECK(result == -ECONNRESET || result == -EPIPE);
+        char byte;
+        CHECK_LE(weft_read(stream.channel.to, &byte, 1, WEFT_FOREVER), 0);
+        CHECK_OK(weft_close(stream.channel.to));
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_reset_in_the_middle_of_a_write_is_an_error)
+{
+    run(reset_a_writer);
+}
+
+static int stay_half_open(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 4; i++) {
+        struct channel channel = channel_open(i < 2 ? CHANNEL_UNIX : CHANNEL_TCP, i % 2 == 1);
+        char data[8];
+        CHECK_OK(shutdown(channel.to, SHUT_WR));
+        CHECK_EQ(weft_read(channel.from, data, sizeof data, WEFT_FOREVER), 0);
+        CHECK((weft_poll(channel.from, POLLIN | POLLRDHUP, WEFT_FOREVER) & POLLRDHUP) != 0);
+        CHECK_EQ(weft_write(channel.from, "back", 4, WEFT_FOREVER), 4);
+        CHECK_EQ(weft_read(channel.to, data, sizeof data, WEFT_FOREVER), 4);
+        CHECK_EQ(weft_write(channel.to, "x", 1, WEFT_FOREVER), -EPIPE);
+        channel_close(channel);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_half_open_peer_can_still_be_answered)
+{
+    run(stay_half_open);
+}
+
+// Signals.
+
+static atomic_int signals;
+
+static void count_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&signals, 1);
+}
+
+static int echo_under_fire(void *arg)
+{
+    struct itimerval often = { { 0, 200 }, { 0, 200 } };
+    struct itimerval never = { { 0, 0 }, { 0, 0 } };
+    CHECK_OK(setitimer(ITIMER_REAL, &often, NULL));
+    for (int i = 0; i < 10 || atomic_load(&signals) < 300; i++) {
+        CHECK_EQ(stream_everything(arg), 0);
+        CHECK_EQ(connect_and_accept(arg), 0);
+        CHECK_EQ(use_a_file(arg), 0);
+        CHECK_EQ(be_late(arg), 0);
+    }
+    CHECK_OK(setitimer(ITIMER_REAL, &never, NULL));
+    return 0;
+}
+
+TEST_DRIVERS(signals_interrupt_nothing)
+{
+    struct sigaction action = { .sa_handler = count_signal, .sa_flags = SA_ONSTACK };
+    CHECK_OK(sigaction(SIGALRM, &action, NULL)); // without SA_RESTART
+    setenv("TEST_SCALE", "5", 1);
+    run(echo_under_fire);
+    CHECK_GE(atomic_load(&signals), 300);
+}
+
+// Shortages.
+
+static int run_out_of_descriptors(void *arg)
+{
+    (void)arg;
+    uint16_t port;
+    int listener = listen_tcp(&port, 8);
+    struct sockaddr_in addr = loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_EQ(weft_connect(fd, (struct sockaddr *)&addr, sizeof addr, WEFT_FOREVER), 0);
+    struct rlimit limit;
+    struct rlimit none;
+    CHECK_OK(getrlimit(RLIMIT_NOFILE, &limit));
+    none = limit;
+    none.rlim_cur = (rlim_t)fd + 1;
+    CHECK_OK(setrlimit(RLIMIT_NOFILE, &none));
+    CHECK_EQ(weft_accept_fd(listener, NULL, NULL, SOCK_CLOEXEC, WEFT_FOREVER), -EMFILE);
+    CHECK_EQ(weft_accept_fd(listener, NULL, NULL, SOCK_CLOEXEC, WEFT_FOREVER), -EMFILE);
+    CHECK_OK(setrlimit(RLIMIT_NOFILE, &limit));
+    int accepted = weft_accept_fd(listener, NULL, NULL, SOCK_CLOEXEC, WEFT_FOREVER);
+    CHECK_OK(accepted); // the connection was not lost
+    move_bytes((struct channel){ fd, accepted }, use_read, use_write);
+    CHECK_OK(weft_close(fd));
+    CHECK_OK(weft_close(accepted));
+    CHECK_OK(weft_close(listener));
+    return 0;
+}
+
+TEST_DRIVERS(accepting_without_descriptors_is_an_error_that_passes)
+{
+    run(run_out_of_descriptors);
+}
+
+// Many at once.
+
+enum { SHARERS = 50 };
+
+struct shared {
+    struct channel channel;
+    atomic_int got;
+};
+
+static int share_reading(void *arg)
+{
+    struct shared *shared = arg;
+    char byte;
+    ssize_t n = weft_read(shared->channel.from, &byte, 1, WEFT_FOREVER);
+    if (n == 1) {
+        atomic_fetch_add(&shared->got, 1);
+    }
+    return (int)n;
+}
+
+static int share_a_descriptor(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
+        struct shared shared = { .channel = channel_open((enum channel_kind)(i / 2), i % 2 == 1) };
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        struct weft_scope scope;
+        attr.place = WEFT_PLACE_SPREAD;
+        CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        weft_scope_set_attr(&scope, &attr);
+        for (int k = 0; k < SHARERS; k++) {
+            CHECK_OK(weft_scope_spawn(&scope, share_reading, &shared));
+        }
+        for (int k = 0; k < SHARERS; k++) {
+            CHECK_EQ(weft_write(shared.channel.to, "x", 1, WEFT_FOREVER), 1);
+            if (k % 5 == 0) {
+                CHECK_OK(weft_yield());
+            }
+        }
+        CHECK_EQ(weft_scope_join(&scope), 0);
+        CHECK_EQ(atomic_load(&shared.got), SHARERS);
+        channel_close(shared.channel);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(many_tasks_on_several_carriers_read_one_descriptor)
+{
+    run(share_a_descriptor);
+}
+
+// Statistics.
+
+static int look_at_stats(void *arg)
+{
+    (void)arg;
+    weft_runtime *runtime = weft_runtime_current();
+    struct weft_io_stats all = { .size = sizeof all };
+    struct weft_io_stats one = { .size = sizeof one };
+    struct weft_io_stats sum = { .size = sizeof sum };
+    struct channel channel = channel_open(CHANNEL_UNIX, false);
+    char byte;
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_write(channel.to, "x", 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(channel.from, &byte, 1, WEFT_FOREVER), 1);
+    }
+    CHECK_EQ(weft_read(channel.from, &byte, 1, weft_after(WEFT_MS)), -ETIMEDOUT);
+    channel_close(channel);
+    CHECK_EQ(weft_io_stats(runtime, -1, &all), 0);
+    CHECK_GE(all.submitted, 21);
+    CHECK_EQ(all.completed, all.submitted);
+    CHECK_EQ(all.cancels, 1);
+    CHECK_GT(all.enters, 0);
+    for (int i = 0; i < weft_runtime_carriers(runtime); i++) {
+        CHECK_EQ(weft_io_stats(runtime, i, &one), 0);
+        sum.submitted += one.submitted;
+        sum.completed += one.completed;
+    }
+    CHECK_EQ(sum.submitted, all.submitted);
+    CHECK_EQ(sum.completed, all.completed);
+    CHECK_EQ(weft_io_stats(runtime, weft_runtime_carriers(runtime), &one), -EINVAL);
+    CHECK_EQ(weft_io_stats(runtime, -2, &one), -EINVAL);
+    one.size = 0;
+    CHECK_EQ(weft_io_stats(runtime, 0, &one), -EINVAL);
+    return 0;
+}
+
+TEST_DRIVERS(operations_are_counted)
+{
+    run(look_at_stats);
+}
