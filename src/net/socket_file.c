@@ -1,8 +1,9 @@
 // socket_file.c - the file that a Unix socket leaves in the file system.
 //
 // A server that died leaves its socket file, and bind() refuses the path. Whether the file is stale
-// is asked by connecting a socket of another type: -ECONNREFUSED if no socket is bound to it,
-// -EPROTOTYPE if one is, which does not notice.
+// is asked by connecting a datagram socket: -ECONNREFUSED if no socket is bound to it. If one is, it
+// does not notice: to a listener that is the wrong type (-EPROTOTYPE), and a datagram socket is not
+// told who connects.
 //
 //   F1  Only a socket is ever unlinked, and unless the program said WEFT_UNIX_REPLACE only one that
 //       nobody is bound to.
@@ -65,9 +66,7 @@ static int is_stale(const struct weft_addr *addr)
 {
     uint32_t size;
     const struct sockaddr *where = weft_addr_sockaddr(addr, &size);
-    int type = weft__addr_socket_type(weft__addr_const(addr)) == SOCK_DGRAM ? SOCK_STREAM
-                                                                            : SOCK_DGRAM;
-    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return -errno;
     }
