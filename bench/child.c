@@ -33,11 +33,23 @@ static _Noreturn void become(const struct contender *contender, const char *path
     }
     dup2(in, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
-    if (contender->program == NULL) {
-        execl(path, "weft-bench", "--contend", contender->bench, digits, (char *)NULL);
-    } else {
-        execl(path, contender->program, contender->bench, digits, (char *)NULL);
+    const char *argv[10], **at = argv;
+    if (contender->serves != NULL) {
+        *at++ = "/proc/self/exe";
+        *at++ = "--load";
+        *at++ = contender->bench;
+        *at++ = digits;
     }
+    *at++ = path;
+    if (contender->program == NULL) {
+        *at++ = contender->serves != NULL ? "--serve" : "--contend";
+    }
+    *at++ = contender->serves != NULL ? contender->serves : contender->bench;
+    if (contender->serves == NULL) {
+        *at++ = digits;
+    }
+    *at = NULL;
+    execv(argv[0], (char *const *)(uintptr_t)argv);
     _exit(127);
 }
 
@@ -82,7 +94,9 @@ void child_start(struct child *child, const struct contender *contender, const c
     char path[4096];
     child->slack = child->slack == 0 ? 1 : child->slack;
     if (contender->program == NULL) {
-        snprintf(path, sizeof path, "/proc/self/exe");
+        // Its real name: a server of ours may be run by another program, valgrind.
+        ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+        path[length > 0 ? length : 0] = '\0';
     } else if (peers == NULL) {
         skip(child, "peers are switched off");
         return;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "contender.h"
+#include "floor/net.h"
 #include "floor/switch.h"
 #include "floor/wake.h"
 #include "weft_bench.h"
@@ -36,4 +37,34 @@ int contend(const char *name, const char *count)
         return 0;
     }
     return contender_main(name, count, benches);
+}
+
+static int serve_floor(const char *name, enum serve_mode mode, const char *address)
+{
+    int (*loop)(enum serve_mode, int) = NULL;
+    if (strcmp(name, "floor-epoll") == 0) {
+        loop = floor_net_epoll;
+#if WEFT_HAVE_URING
+    } else if (strcmp(name, "floor-uring") == 0) {
+        loop = floor_net_uring;
+#endif
+    }
+    if (loop == NULL) {
+        return -ENOENT;
+    }
+    int listener = serve_listen(address);
+    return listener < 0 ? listener : loop(mode, listener);
+}
+
+int contend_serve(const char *name, const char *mode, const char *address)
+{
+    int chosen = serve_mode_parse(mode);
+    if (chosen < 0) {
+        return serve_skip(EINVAL);
+    }
+    int rc = serve_floor(name, (enum serve_mode)chosen, address);
+    if (rc == -ENOENT) {
+        rc = weft_net_serve(name, (enum serve_mode)chosen, address);
+    }
+    return rc < 0 ? serve_skip(rc) : 0;
 }

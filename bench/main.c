@@ -10,6 +10,7 @@
 #include "child.h"
 #include "contend.h"
 #include "machine.h"
+#include "net/net.h"
 #include "report.h"
 #include "suite.h"
 
@@ -41,10 +42,12 @@ static void usage(FILE *out)
 
 static void list(void)
 {
-    for (const struct row *row = suite_rows; row->name != NULL; row++) {
-        printf("%-8s %-14s %s\n", row->suite, row->name, row->what);
+    const struct row *row;
+    for (unsigned i = 0; (row = suite_row(i)) != NULL; i++) {
+        printf("%-8s %-17s %s\n", row->suite, row->name, row->what);
         for (const struct contender *c = row->contenders; c->label != NULL; c++) {
-            printf("%s%s", c == row->contenders ? "                           " : ", ", c->label);
+            printf("%s%s", c == row->contenders ? "                              " : ", ",
+                   c->label);
         }
         putchar('\n');
     }
@@ -76,7 +79,8 @@ static const char *default_peers(void)
 
 static bool is_known(const char *name)
 {
-    for (const struct row *row = suite_rows; row->name != NULL; row++) {
+    const struct row *row;
+    for (unsigned i = 0; (row = suite_row(i)) != NULL; i++) {
         if (strcmp(row->suite, name) == 0 || strcmp(row->name, name) == 0) {
             return true;
         }
@@ -206,13 +210,20 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "--contend") == 0) {
         return contend(argv[2], argv[3]);
     }
+    if (argc == 5 && strcmp(argv[1], "--serve") == 0) {
+        return contend_serve(argv[2], argv[3], argv[4]);
+    }
+    if (argc > 5 && strcmp(argv[1], "--load") == 0) {
+        return net_main(argv[2], argv[3], (const char *const *)&argv[4]);
+    }
     struct settings settings;
     parse(&settings, argc, argv);
     signal(SIGPIPE, SIG_IGN); // a contender may die; its row says so
     struct machine machine;
     machine_look(&machine, settings.peers);
     report_begin(stdout, settings.json, &machine);
-    for (const struct row *row = suite_rows; row->name != NULL; row++) {
+    const struct row *row;
+    for (unsigned i = 0; (row = suite_row(i)) != NULL; i++) {
         if (is_wanted(&settings, row)) {
             run_row(&settings, row);
         }

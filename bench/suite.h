@@ -13,6 +13,9 @@ struct contender {
     const char *program; // in the peers' directory; NULL: weft-bench itself
     const char *bench;   // what to ask the program for
     double goal;         // the row's goal metric: weft / this is at most so much; 0: no goal
+    /// If set, the program is a server: it is started as `program SERVES MODE ADDRESS` (serve.h) by a
+    /// client, which is weft-bench itself and does what `bench` says.
+    const char *serves;
 };
 
 /// One thing that is measured. The first contender is weft.
@@ -27,9 +30,13 @@ struct row {
     bool fresh;                         // a new process for each round
     const char *goal_metric;            // NULL: the first one; "*": all
     double goal_value;                  // weft's own value is at most so much; 0: no goal
+    unsigned wefts; // how many contenders at the front are weft; 0: one. More: a wide table
 };
 
-/// All rows, ended by a NULL name.
-extern const struct row suite_rows[];
+/// Row `index` of all; NULL after the last.
+const struct row *suite_row(unsigned index);
+
+/// Its parts, each ended by a NULL name.
+extern const struct row suite_core_rows[], suite_net_rows[];
 
 #endif

@@ -7,6 +7,7 @@
 #include <weft.h>
 
 #include "contender.h"
+#include "serve.h"
 
 /// A benchmark that runs inside the runtime.
 struct weft_bench {
@@ -19,6 +20,9 @@ struct weft_bench {
 /// wake-up row only.
 int weft_bench_run(weft_fn fn, struct weft_bench *bench, int carriers, enum weft_io io,
                    weft_time idle_spin_ns);
+
+/// Serves; returns a negative errno when it cannot, -ENOENT if there is no server of that name.
+int weft_net_serve(const char *name, enum serve_mode mode, const char *address);
 
 int weft_switch(struct contender_result *out, uint64_t count);
 int weft_yield_2(struct contender_result *out, uint64_t count);

@@ -1,4 +1,4 @@
-// main.go - Go's side of weft-bench, by the protocol described in bench/contender.h.
+// main.go - Go's side of weft-bench, by the protocols described in bench/contender.h and serve.h.
 package main
 
 import (
@@ -28,8 +28,12 @@ var benches = map[string]bench{
 }
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == "serve" {
+		fmt.Println("skip:", serve(os.Args[2], os.Args[3]))
+		return
+	}
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: go BENCH COUNT")
+		fmt.Fprintln(os.Stderr, "usage: go BENCH COUNT | go serve MODE ADDRESS")
 		os.Exit(2)
 	}
 	run, found := benches[os.Args[1]]

@@ -1,12 +1,15 @@
-// main.c - libuv's side of weft-bench: timers, by the protocol described in bench/contender.h.
+// main.c - libuv's side of weft-bench: timers, by the protocol described in bench/contender.h, and
+// the servers of net.c.
 //
 // libuv counts in milliseconds; delays and instants are rounded to them.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <uv.h>
 
 #include "../../contender.h"
+#include "net.h"
 
 static struct {
     uint64_t fired, count;
@@ -125,8 +128,11 @@ static const struct contender_bench benches[] = {
 
 int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "serve") == 0) {
+        return libuv_serve(argv[2], argv[3]);
+    }
     if (argc != 3) {
-        fprintf(stderr, "usage: libuv BENCH COUNT\n");
+        fprintf(stderr, "usage: libuv BENCH COUNT | libuv serve MODE ADDRESS\n");
         return 2;
     }
     return contender_main(argv[1], argv[2], benches);

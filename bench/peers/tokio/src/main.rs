@@ -1,8 +1,9 @@
-//! Tokio's side of weft-bench, by the protocol described in bench/contender.h.
+//! Tokio's side of weft-bench, by the protocols described in bench/contender.h and bench/serve.h.
 //!
 //! `BENCH` runs on the current-thread scheduler, `BENCH/1-worker` on the multi-threaded one with
 //! one worker. The benchmark's own code is always a spawned task, which is faster in both than
 //! the future given to block_on.
+mod net;
 mod tasks;
 mod timers;
 
@@ -68,13 +69,19 @@ fn runtime(one_worker: bool) -> Runtime {
     if one_worker {
         builder.worker_threads(1);
     }
-    builder.enable_time().build().expect("runtime")
+    builder.enable_all().build().expect("runtime")
 }
 
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().collect();
+    if args.len() == 4 && args[1].starts_with("serve") {
+        let runtime = runtime(args[1].ends_with("/1-worker"));
+        let error = net::serve(runtime, &args[2], &args[3]);
+        println!("skip: {}", error.unwrap_err());
+        return Ok(());
+    }
     if args.len() != 3 {
-        eprintln!("usage: tokio BENCH COUNT");
+        eprintln!("usage: tokio BENCH COUNT | tokio serve MODE ADDRESS");
         std::process::exit(2);
     }
     let (name, one_worker) = match args[1].strip_suffix("/1-worker") {
