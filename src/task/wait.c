@@ -60,10 +60,10 @@ static int block_foreign(struct weft__wait *wait, weft_time deadline)
         if (asks(wait)) {
             wait->why = -ETIMEDOUT;
             wait->ask(wait);
-            deadline = WEFT_FOREVER;
         } else if (withdraw(wait)) {
             return -ETIMEDOUT;
         }
+        deadline = WEFT_FOREVER; // asked, or CLAIMED: the completer is about to wake us
     }
 }
 
