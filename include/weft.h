@@ -3,18 +3,26 @@
 #define WEFT_H
 
 #include <weft/addr.h>
+#include <weft/barrier.h>
 #include <weft/base.h>
 #include <weft/blocking.h>
 #include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/io.h>
+#include <weft/mutex.h>
 #include <weft/net.h>
+#include <weft/notify.h>
+#include <weft/once.h>
 #include <weft/runtime.h>
+#include <weft/rwlock.h>
 #include <weft/scope.h>
+#include <weft/semaphore.h>
 #include <weft/sim.h>
 #include <weft/socket.h>
+#include <weft/sync.h>
 #include <weft/task.h>
 #include <weft/time.h>
 #include <weft/unix.h>
+#include <weft/token.h>
 
 #endif

@@ -1,0 +1,204 @@
+// waiter.c - the two ways to wait: a thread that blocks, and a future that is polled.
+//
+// A future's waiter has a waker instead of a task. Its owner polls and cancels it from one thread at
+// a time, so only completers are to be feared (queue.h):
+//
+//     FRESH --poll--> WAITING --chosen--> poll: READY, or once more WAITING
+//                        |  cancel: OPEN -> DONE, leave, READY
+//                        +- cancel: too late; the next poll that sees DONE passes on what it got
+//
+// While a completer has claimed the waiter and is about to complete it, a poll cannot change the
+// waker any more; it asks to be polled again.
+#include "sync/waiter.h"
+
+#include <errno.h>
+
+#include "sched/crew.h"
+
+/// Completing lets the task run, end, and its runtime be destroyed, before we have woken it. The
+/// carriers of its crew are joined before that memory goes; anybody else announces himself first.
+static void finish_task(struct weft__wait *wait, struct weft__task *task)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (weft__likely(self != NULL && self->crew == task->crew)) {
+        weft__complete(wait, wait->result);
+        return;
+    }
+    struct weft__crew *crew = task->crew;
+    weft__crew_enter(crew);
+    weft__complete(wait, wait->result);
+    weft__crew_leave(crew);
+}
+
+static void finish_future(struct weft__waiter *waiter)
+{
+    weft_waker waker = waiter->waker;
+    atomic_store_explicit(&waiter->wait.state, WEFT__WAIT_DONE, memory_order_release);
+    weft_waker_wake(&waker);
+}
+
+void weft__batch_finish(const struct weft__batch *batch)
+{
+    struct weft__wait *wait = batch->first;
+    while (wait != NULL) {
+        struct weft__wait *next = wait->next;
+        struct weft__waiter *waiter = weft__container_of(wait, struct weft__waiter, wait);
+        if (waiter->waker.vtable != NULL) {
+            finish_future(waiter);
+        } else if (wait->task != NULL) {
+            finish_task(wait, wait->task);
+        } else {
+            weft__complete(wait, wait->result);
+        }
+        wait = next;
+    }
+}
+
+// Threads.
+
+/// Somebody who is not a virtual thread wants to wait: may he?
+static int refuse(void)
+{
+    int why = weft__no_task();
+    return why == -ESRCH || weft__carrier_self() != NULL ? why : 0;
+}
+
+int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self, weft_time deadline)
+{
+    const struct weft__sync_ops *ops = waiter->ops;
+    int rc = self == NULL ? refuse() : 0;
+    if (rc < 0) {
+        return rc;
+    }
+    for (;;) {
+        weft__wait_init(&waiter->wait, self, ops->mode, ops->what);
+        rc = ops->enter(waiter);
+        if (rc != WEFT__SYNC_WAITS) {
+            return rc;
+        }
+        rc = weft__block(&waiter->wait, deadline);
+        if (rc < 0) {
+            return ops->leave(waiter, rc);
+        }
+        if (waiter->wait.result != WEFT__SYNC_AGAIN) {
+            return (int)waiter->wait.result;
+        }
+        waiter->again = true;
+    }
+}
+
+// Futures.
+
+enum phase { FRESH, WAITING, READY };
+
+struct sync_future {
+    struct weft_future future;
+    struct weft__waiter waiter;
+    uint8_t phase; // enum phase
+    bool cancelled;
+};
+_Static_assert(sizeof(struct sync_future) <= sizeof(struct weft_sync_future), "public size");
+
+static enum weft_poll ready(struct sync_future *sync, int64_t result)
+{
+    sync->future.result = result;
+    sync->phase = READY;
+    return WEFT_READY;
+}
+
+static enum weft_poll start(struct sync_future *sync, const weft_waker *waker)
+{
+    struct weft__waiter *waiter = &sync->waiter;
+    int rc = waiter->ops->attempt(waiter);
+    if (rc != WEFT__SYNC_WAITS) {
+        return ready(sync, rc);
+    }
+    weft__wait_init(&waiter->wait, NULL, waiter->ops->mode, waiter->ops->what);
+    weft_waker_clone(&waiter->waker, waker);
+    sync->phase = WAITING;
+    rc = waiter->ops->enter(waiter);
+    if (rc != WEFT__SYNC_WAITS) {
+        weft_waker_drop(&waiter->waker);
+        return ready(sync, rc);
+    }
+    return WEFT_PENDING;
+}
+
+/// It was chosen.
+static enum weft_poll chosen(struct sync_future *sync, const weft_waker *waker)
+{
+    struct weft__waiter *waiter = &sync->waiter;
+    if (sync->cancelled && waiter->ops->undo != NULL) {
+        waiter->ops->undo(waiter);
+        return ready(sync, -ECANCELED);
+    }
+    if (waiter->wait.result != WEFT__SYNC_AGAIN) {
+        return ready(sync, waiter->wait.result);
+    }
+    waiter->again = true;
+    return start(sync, waker);
+}
+
+/// Not chosen yet: makes sure that the right one will be woken. False: chosen meanwhile.
+static bool renew_waker(struct weft__waiter *waiter, const weft_waker *waker)
+{
+    if (waiter->waker.vtable == waker->vtable && waiter->waker.data == waker->data) {
+        return true;
+    }
+    weft_waker spare;
+    weft_waker_clone(&spare, waker); // foreign code: not under the lock
+    weft__lock_acquire(waiter->lock);
+    bool open = atomic_load_explicit(&waiter->wait.state, memory_order_relaxed) == WEFT__WAIT_OPEN;
+    if (open) {
+        weft_waker old = waiter->waker;
+        waiter->waker = spare;
+        spare = old;
+    }
+    weft__lock_release(waiter->lock);
+    weft_waker_drop(&spare);
+    return open;
+}
+
+static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
+{
+    struct sync_future *sync = weft__container_of(future, struct sync_future, future);
+    if (sync->phase == READY) {
+        return WEFT_READY;
+    }
+    if (sync->phase == FRESH) {
+        return sync->cancelled ? ready(sync, -ECANCELED) : start(sync, waker);
+    }
+    uint32_t state = atomic_load_explicit(&sync->waiter.wait.state, memory_order_acquire);
+    if (state == WEFT__WAIT_DONE) {
+        return chosen(sync, waker);
+    }
+    if (state == WEFT__WAIT_CLAIMED || !renew_waker(&sync->waiter, waker)) {
+        weft_waker_wake_by_ref(waker); // DONE follows soon
+    }
+    return WEFT_PENDING;
+}
+
+static void cancel(struct weft_future *future)
+{
+    struct sync_future *sync = weft__container_of(future, struct sync_future, future);
+    struct weft__waiter *waiter = &sync->waiter;
+    uint32_t open = WEFT__WAIT_OPEN;
+    sync->cancelled = true;
+    if (sync->phase == WAITING &&
+        atomic_compare_exchange_strong_explicit(&waiter->wait.state, &open, WEFT__WAIT_DONE,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        (void)ready(sync, waiter->ops->leave(waiter, -ECANCELED));
+        weft_waker_wake(&waiter->waker);
+    }
+}
+
+struct weft__waiter *weft__sync_future_init(struct weft_sync_future *future,
+                                            const struct weft__sync_ops *ops, void *object,
+                                            struct weft__lock *lock)
+{
+    struct sync_future *sync = (struct sync_future *)(void *)future;
+    *sync = (struct sync_future){ .phase = FRESH };
+    weft_future_init(&sync->future, poll, cancel);
+    weft__waiter_init(&sync->waiter, ops, object, lock);
+    return &sync->waiter;
+}

@@ -1,0 +1,75 @@
+// waiter.h - waiting in an object of this module, as a thread or as a future.
+#ifndef WEFT_SYNC_WAITER_H
+#define WEFT_SYNC_WAITER_H
+
+#include <errno.h>
+
+#include <weft/sync.h>
+
+#include "sched/carrier.h"
+#include "sync/queue.h"
+#include "task/host.h"
+#include "task/scope.h"
+
+/// What `attempt` and `enter` say instead of a result.
+#define WEFT__SYNC_WAITS INT32_MAX
+/// The result of a waiter that was woken to enter once more.
+#define WEFT__SYNC_AGAIN INT32_MAX
+
+/// How one kind of object is waited for. All but `attempt` take the object's lock.
+struct weft__sync_ops {
+    const char *what;
+    enum weft__wait_mode mode;
+    /// Gets it without waiting: its result, or WAITS.
+    int (*attempt)(struct weft__waiter *waiter);
+    /// The same, but enqueues the waiter, which is OPEN, where it says WAITS.
+    int (*enter)(struct weft__waiter *waiter);
+    /// The waiter has withdrawn because of `why`: unlinks it. Returns what the call returns.
+    int (*leave)(struct weft__waiter *waiter, int why);
+    /// Passes on what a future was given that is cancelled now. NULL: then the result stands.
+    void (*undo)(struct weft__waiter *waiter);
+};
+
+static inline void weft__waiter_init(struct weft__waiter *waiter, const struct weft__sync_ops *ops,
+                                     void *object, struct weft__lock *lock)
+{
+    waiter->ops = ops;
+    waiter->object = object;
+    waiter->lock = lock;
+    waiter->linked = false;
+    waiter->again = false;
+    waiter->waker = (weft_waker){ NULL, NULL };
+}
+
+/// On entry to a call that may wait and obeys cancellation: charges the budget. `*self` is the
+/// calling virtual thread, or NULL. Returns 0 or -ECANCELED.
+static inline int weft__sync_begin(struct weft__task **self)
+{
+    struct weft__task *task = weft__thread_self();
+    *self = task;
+    if (task == NULL) {
+        return 0;
+    }
+    weft__charge(task);
+    return weft__scope_cancelled(task) ? -ECANCELED : 0;
+}
+
+/// Enters and waits until there is a result, with a waiter of the caller's frame.
+int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self, weft_time deadline);
+
+/// Prepares a future that does the same. Returns its waiter, so that `want` and `kind` can be set.
+struct weft__waiter *weft__sync_future_init(struct weft_sync_future *future,
+                                            const struct weft__sync_ops *ops, void *object,
+                                            struct weft__lock *lock);
+
+/// For `fini`: takes the lock and gives it back, so that whoever had it before is out, and tells
+/// whether the queue is empty.
+static inline bool weft__sync_deserted(struct weft__lock *lock, const struct weft__queue *queue)
+{
+    weft__lock_acquire(lock);
+    bool empty = queue->first == NULL;
+    weft__lock_release(lock);
+    return empty;
+}
+
+#endif
