@@ -96,7 +96,7 @@ static int64_t rw_after_poll(const struct weft__op *op)
     if (mode < 0) {
         return -errno;
     }
-    if ((mode & O_NONBLOCK) != 0) {
+    if ((mode & O_NONBLOCK) != 0 || op->offset >= 0) { // what has positions has nothing to wait for
         return transfer(op, 0, SIZE_MAX, 0);
     }
     int64_t ready = weft__poll_now(op->fd, is_write(op) ? POLLOUT : POLLIN);
