@@ -175,7 +175,7 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_finish(weft_conn *conn, weft_time deadlin
 
 /// Limits of one connection; zero means the default.
 struct weft_conn_limits {
-    size_t frame_bytes;  ///< the largest `at_least` of a peek; 16 MiB
+    size_t frame_bytes;  ///< the largest `at_least` of a peek; 16 MiB; at most 1 GiB
     size_t output_bytes; ///< writers wait while so much is queued; 256 KiB
     weft_time linger_ns; ///< how long closing waits for queued bytes to be sent; 5 s
 };

@@ -11,6 +11,7 @@
 #include "task/scope.h"
 
 #define DEFAULT_FRAME_BYTES ((size_t)16 << 20)
+#define MOST_FRAME_BYTES ((size_t)1 << 30)
 #define DEFAULT_OUTPUT_BYTES ((size_t)256 << 10)
 #define DEFAULT_LINGER_NS (5 * WEFT_S)
 
@@ -213,6 +214,7 @@ int weft_conn_adopt(weft_conn **conn, int fd)
 void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limits *limits)
 {
     conn->frame_limit = limits->frame_bytes != 0 ? limits->frame_bytes : DEFAULT_FRAME_BYTES;
+    conn->frame_limit = conn->frame_limit < MOST_FRAME_BYTES ? conn->frame_limit : MOST_FRAME_BYTES;
     conn->output_limit = limits->output_bytes != 0 ? limits->output_bytes : DEFAULT_OUTPUT_BYTES;
     conn->linger_ns = limits->linger_ns != 0 ? limits->linger_ns : DEFAULT_LINGER_NS;
 }

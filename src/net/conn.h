@@ -3,9 +3,12 @@
 // All of it is touched by its carrier's thread only: by the tasks that read and write there, and by
 // the completions of its two kinds of op. So there is no lock and no atomic in here.
 //
-//   N1  Received bytes are, in this order: the spill, then the pieces (receive buffers of the driver).
-//   N2  A task that waits for more bytes holds no receive buffer: what it has is in the spill. So
-//       a crowd of slow senders cannot use up the carrier's buffers.
+//   N1  Received bytes are in pieces, oldest first: receive buffers of the driver, or heap memory. Only
+//       the first may be lent to a reader, and a lent one stays where it is until the reader asks or
+//       consumes again.
+//   N2  A task that waits for more bytes holds no receive buffer: what it has is in the heap. And all
+//       connections of a carrier together hold no more than some of the buffers; what comes beyond
+//       is copied at once. So there are always buffers under way, whoever holds theirs for how long.
 //   N3  `armed` and `sends` say which ops the driver owns. The memory of a connection is freed by the
 //       last of: close, the end of the receive op, the end of each send, tasks that were waiting.
 //   N4  A release function is called exactly once for each reference that was queued, after the
@@ -18,12 +21,15 @@
 #include "sched/carrier.h"
 #include "task/wait.h"
 
-/// Receive buffers that one connection may hold before its multishot receive is stopped.
+/// Pieces that one connection may hold. Before the last one a multishot receive is stopped; that one
+/// is in the heap and takes whatever still comes.
 #define WEFT__CONN_PIECES WEFT__SIZED(4, 2)
 
 struct weft__piece {
+    char *heap;          // NULL: a receive buffer
+    uint32_t room;       // of the heap memory
     uint32_t start, end; // what is left of it
-    uint16_t number;
+    uint16_t number;     // of the receive buffer
 };
 
 /// Bytes to send: a copy behind the struct, or a reference.
@@ -60,8 +66,6 @@ struct weft__conn {
     // Reading.
     struct weft__wait *reader;
     struct weft__piece pieces[WEFT__CONN_PIECES]; // a ring
-    char *spill;
-    size_t spill_start, spill_end, spill_room;
     struct weft__op receive;
 
     // Writing.
@@ -107,7 +111,7 @@ void weft__conn_let_go(struct weft__conn *conn);
 void weft__conn_in_init(struct weft__conn *conn);
 /// Gives back what was received. The receive op may still be in flight.
 void weft__conn_in_fini(struct weft__conn *conn);
-/// Ends the receive op without losing a byte, and moves all bytes to the spill.
+/// Ends the receive op without losing a byte, and moves all bytes to the heap.
 int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task);
 
 // conn_out.c

@@ -7,145 +7,36 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/assert.h"
 #include "io/call.h"
-#include "net/conn.h"
-#include "sched/crew.h"
+#include "net/pieces.h"
 #include "task/host.h"
 #include "task/scope.h"
 
-/// A frame that spans buffers is copied; then a little more is copied along, because the next peek
-/// often asks for a few bytes more.
-#define COPY_AHEAD_BYTES 4096u
 /// From here on reading straight into the caller's memory beats a copy from receive buffers.
 #define DIRECT_BYTES ((size_t)WEFT__SIZED(16384, 64))
-#define SPILL_BYTES ((size_t)WEFT__SIZED(1024, 16))
-
-static void give_buffer(struct weft__conn *conn, uint16_t number)
-{
-    conn->carrier->driver->give(conn->carrier->driver_state, number);
-}
-
-static struct weft__piece *first_piece(struct weft__conn *conn)
-{
-    return conn->pieces_held > 0 ? &conn->pieces[conn->first_piece] : NULL;
-}
-
-static void drop_piece(struct weft__conn *conn)
-{
-    give_buffer(conn, first_piece(conn)->number);
-    conn->first_piece = (uint8_t)((conn->first_piece + 1) % WEFT__CONN_PIECES);
-    conn->pieces_held--;
-}
-
-static const char *piece_bytes(struct weft__conn *conn, const struct weft__piece *piece)
-{
-    const char *buffer = conn->carrier->driver->buffer(conn->carrier->driver_state, piece->number);
-    return buffer + piece->start;
-}
-
-static size_t spilled(const struct weft__conn *conn)
-{
-    return conn->spill_end - conn->spill_start;
-}
-
-static void free_spill(struct weft__conn *conn)
-{
-    weft__free(conn->carrier->crew->allocator, conn->spill, conn->spill_room);
-    conn->spill = NULL;
-    conn->spill_room = conn->spill_start = conn->spill_end = 0;
-}
-
-/// Makes room for `more` bytes behind the spilled ones.
-static int reserve_spill(struct weft__conn *conn, size_t more)
-{
-    size_t used = spilled(conn);
-    if (conn->spill_room - conn->spill_end >= more) {
-        return 0;
-    }
-    size_t room = conn->spill_room > 0 ? conn->spill_room : SPILL_BYTES;
-    while (room < used + more) {
-        room *= 2;
-    }
-    char *memory = conn->spill;
-    if (room != conn->spill_room) {
-        memory = weft__alloc_raw(conn->carrier->crew->allocator, room, 1);
-        if (memory == NULL) {
-            return -ENOMEM;
-        }
-    }
-    if (used > 0) {
-        memmove(memory, conn->spill + conn->spill_start, used);
-    }
-    if (memory != conn->spill) {
-        free_spill(conn);
-        conn->spill = memory;
-        conn->spill_room = room;
-    }
-    conn->spill_start = 0;
-    conn->spill_end = used;
-    return 0;
-}
-
-static int append_spill(struct weft__conn *conn, const char *bytes, size_t size)
-{
-    int rc = reserve_spill(conn, size);
-    if (rc == 0) {
-        memcpy(conn->spill + conn->spill_end, bytes, size);
-        conn->spill_end += size;
-    }
-    return rc;
-}
-
-/// Moves up to `most` bytes of the first piece to the spill.
-static int spill_piece(struct weft__conn *conn, size_t most)
-{
-    struct weft__piece *piece = first_piece(conn);
-    size_t size = piece->end - piece->start;
-    size = size < most ? size : most;
-    int rc = append_spill(conn, piece_bytes(conn, piece), size);
-    if (rc < 0) {
-        return rc;
-    }
-    piece->start += (uint32_t)size;
-    if (piece->start == piece->end) {
-        drop_piece(conn);
-    }
-    return 0;
-}
-
-static int spill_all(struct weft__conn *conn)
-{
-    int rc = 0;
-    while (conn->pieces_held > 0 && rc == 0) {
-        rc = spill_piece(conn, SIZE_MAX);
-    }
-    return rc;
-}
 
 static void stop(struct weft__conn *conn)
 {
     conn->carrier->driver->cancel(conn->carrier->driver_state, &conn->receive);
 }
 
+static void give_buffer(struct weft__conn *conn, uint16_t number)
+{
+    conn->carrier->driver->give(conn->carrier->driver_state, number);
+}
+
 /// Keeps what has arrived. A multishot receive that runs ahead of its reader is stopped; what it
-/// brings until then goes to the spill, and if there is no memory the connection breaks.
+/// brings until then is copied, and if there is no memory for that the connection breaks.
 static void keep(struct weft__conn *conn, uint16_t number, uint32_t size)
 {
     if (conn->closed) {
         give_buffer(conn, number);
         return;
     }
-    if (conn->pieces_held == WEFT__CONN_PIECES && spill_all(conn) < 0) {
+    if (weft__pieces_put(conn, number, size) < 0) {
         conn->read_error = -ENOMEM;
-        give_buffer(conn, number);
-        return;
     }
-    unsigned at = (conn->first_piece + conn->pieces_held) % WEFT__CONN_PIECES;
-    conn->pieces[at] = (struct weft__piece){ 0, size, number };
-    conn->pieces_held++;
-    if (conn->pieces_held == WEFT__CONN_PIECES && conn->armed) {
+    if (conn->armed && conn->pieces_held >= WEFT__CONN_PIECES - 1) {
         stop(conn);
     }
 }
@@ -203,41 +94,14 @@ void weft__conn_in_init(struct weft__conn *conn)
 
 void weft__conn_in_fini(struct weft__conn *conn)
 {
-    while (conn->pieces_held > 0) {
-        drop_piece(conn);
-    }
-    free_spill(conn);
+    weft__pieces_clear(conn);
 }
 
-/// Lends what lies in one place. False: that is less than `at_least`, but for the pieces behind it.
+/// Lends what lies in one place. False: that is less than `at_least`.
 static bool lend(struct weft__conn *conn, struct weft_slice *in, size_t at_least)
 {
-    const struct weft__piece *piece = first_piece(conn);
-    if (spilled(conn) > 0) {
-        *in = (struct weft_slice){ conn->spill + conn->spill_start, spilled(conn) };
-    } else if (piece != NULL) {
-        *in = (struct weft_slice){ piece_bytes(conn, piece), piece->end - piece->start };
-    } else {
-        *in = (struct weft_slice){ NULL, 0 };
-    }
+    *in = weft__pieces_first(conn);
     return in->size >= at_least;
-}
-
-/// Brings `at_least` bytes into one place, if they have arrived. False: more has to come; all is in
-/// the spill then (N2).
-static bool gather(struct weft__conn *conn, struct weft_slice *in, size_t at_least, int *rc)
-{
-    while (!lend(conn, in, at_least)) {
-        if (conn->pieces_held == 0) {
-            return false;
-        }
-        size_t lacks = at_least - spilled(conn);
-        *rc = spill_piece(conn, lacks > COPY_AHEAD_BYTES ? lacks : COPY_AHEAD_BYTES);
-        if (*rc < 0) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /// What to say when no more will come; 0: it still may. `have` bytes are left.
@@ -263,24 +127,25 @@ static int wait_for_more(struct weft__conn *conn, struct weft__task *task, weft_
 static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
                      size_t at_least, weft_time deadline)
 {
-    int rc = 0;
-    while (!gather(conn, in, at_least, &rc)) {
+    for (;;) {
+        int rc = weft__pieces_gather(conn, at_least);
         if (rc < 0) {
             return rc;
+        }
+        if (lend(conn, in, at_least)) {
+            return as_count(in->size);
         }
         if (conn->ended || conn->read_error != 0) {
             return last_words(conn, in->size);
         }
         arm(conn);
-        if (conn->pieces_held > 0 || !conn->armed) {
-            continue; // it came at once
-        }
-        rc = wait_for_more(conn, task, deadline);
+        if (conn->armed) {
+            rc = wait_for_more(conn, task, deadline);
+        } // else it came at once
         if (rc < 0) {
             return rc;
         }
     }
-    return as_count(in->size);
 }
 
 int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least, weft_time deadline)
@@ -318,26 +183,7 @@ int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least, weft
 
 void weft_conn_consume(weft_conn *conn, size_t size)
 {
-    size_t here = spilled(conn);
-    if (here > 0) {
-        here = size < here ? size : here;
-        conn->spill_start += here;
-        size -= here;
-        if (conn->spill_start == conn->spill_end) {
-            free_spill(conn);
-        }
-    }
-    while (size > 0) {
-        struct weft__piece *piece = first_piece(conn);
-        weft_assert(piece != NULL && "more bytes consumed than were lent");
-        size_t held = piece->end - piece->start;
-        if (size < held) {
-            piece->start += (uint32_t)size;
-            return;
-        }
-        size -= held;
-        drop_piece(conn);
-    }
+    weft__pieces_drop(conn, size);
 }
 
 /// Copies what is buffered.
@@ -366,7 +212,7 @@ int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task)
             return rc;
         }
     }
-    return spill_all(conn);
+    return weft__pieces_gather(conn, SIZE_MAX);
 }
 
 /// Receives straight into the caller's memory; the receive op is not in flight.

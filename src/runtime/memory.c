@@ -26,6 +26,7 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->driver = runtime->driver;
     carrier->quantum_ns = options->quantum_ns;
     carrier->spin_ns = options->idle_spin_ns;
+    carrier->buffers_limit = (unsigned)options->receive_buffers / 4 * 3;
     carrier->control.node.kind = WEFT__NODE_REQUEST;
 }
 

@@ -1,0 +1,23 @@
+// pieces.h - the received bytes of a connection, in order (N1 and N2 in conn.h).
+#ifndef WEFT_NET_PIECES_H
+#define WEFT_NET_PIECES_H
+
+#include "net/conn.h"
+
+/// Takes over `size` bytes in a receive buffer. -ENOMEM: they are lost, the buffer is not.
+int weft__pieces_put(struct weft__conn *conn, uint16_t number, uint32_t size);
+
+/// The first bytes, as far as they lie in one place; size 0: there are none.
+struct weft_slice weft__pieces_first(struct weft__conn *conn);
+
+/// Brings `at_least` bytes into one place, or all there are: then they are in the heap. Moves what
+/// was lent.
+int weft__pieces_gather(struct weft__conn *conn, size_t at_least);
+
+/// Drops the first `size` bytes, which are there.
+void weft__pieces_drop(struct weft__conn *conn, size_t size);
+
+/// Drops everything.
+void weft__pieces_clear(struct weft__conn *conn);
+
+#endif
