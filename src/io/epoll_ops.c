@@ -21,6 +21,7 @@
 //
 // Checked by: tests/unit/op_test.c, tests/unit/epoll_ops_test.c.
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -153,6 +154,7 @@ static bool is_impatient(const struct weft__op *op)
     case WEFT__OP_SEND:
     case WEFT__OP_SEND_ZC:
     case WEFT__OP_SENDMSG: return (op->flags & MSG_DONTWAIT) != 0;
+    case WEFT__OP_SPLICE: return (op->flags & SPLICE_F_NONBLOCK) != 0;
     default: return false;
     }
 }
@@ -209,7 +211,7 @@ static bool offload(struct weft__epoll *e, struct weft__op *op)
     if (!weft__epoll_offload(e, op)) {
         return false;
     }
-    bool full = op->code == WEFT__OP_SPLICE && op->result == WEFT__WOULD_BLOCK;
+    bool full = op->code == WEFT__OP_SPLICE && op->result == WEFT__WOULD_BLOCK && !is_impatient(op);
     if (full) {
         op->result = 0;
         return wait_ready(e, op);
@@ -311,7 +313,7 @@ void weft__epoll_try_again(struct weft__epoll *e, struct weft__op *op)
 
 void weft__epoll_came_back(struct weft__epoll *e, struct weft__op *op, int64_t result)
 {
-    bool more = op->code == WEFT__OP_SPLICE && result == WEFT__WOULD_BLOCK;
+    bool more = op->code == WEFT__OP_SPLICE && result == WEFT__WOULD_BLOCK && !is_impatient(op);
     if (more && (op->scratch & WEFT__OP_CANCELLED) != 0) {
         result = -ECANCELED;
     } else if (more) {
