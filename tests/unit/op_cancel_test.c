@@ -20,6 +20,7 @@ struct blocked {
     char text[64];
     struct iovec part;
     struct msghdr message;
+    struct trial dials[4];
 };
 
 static void stuff(int fd)
@@ -36,12 +37,9 @@ static void stuff(int fd)
 /// Connections to the address hang from now on: its queue is full.
 static void deafen(struct blocked *b)
 {
-    struct trial dials[4] = { 0 };
     make_listener(b->state, &b->deaf, 0);
-    for (int i = 0; i < 4; i++) { // they die with the driver
-        struct trial *dial = malloc(sizeof *dial);
-        *dial = dials[i];
-        trial_start(dial, b->state, connect_op(make_socket(b->state), &b->deaf));
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(b->dials); i++) {
+        trial_start(&b->dials[i], b->state, connect_op(make_socket(b->state), &b->deaf));
     }
     driver()->poll(b->state);
 }
