@@ -35,13 +35,14 @@ enum {
 /// Some kernels add a relative timeout to the clock without saturating; longer waits go in pieces.
 #define LONGEST_WAIT_NS (24 * 3600 * WEFT_S)
 #define TRIAL_LIMIT_NS (1 * WEFT_S)
-/// Before asking a kernel again that has refused submissions.
-#define REFUSED_NAP_NS (1 * WEFT_MS)
+/// Before asking a kernel again that has refused submissions, or that may have lost completions.
+#define NAP_NS (1 * WEFT_MS)
 /// Before asking ops again to end that have not when a driver is closed.
 #define DRAIN_NAP_NS (20 * WEFT_MS)
-/// Zero-copy sends end when the peer has the bytes, which may be never. The pages are the kernel's
-/// as long as it needs them; all that closing earlier can do is to send what is written there later.
-#define DRAIN_NOTIFY_NS (1 * WEFT_S)
+/// What has been lost does not come, and zero-copy sends end when the peer has the bytes, which may be
+/// never. The pages are the kernel's as long as it needs them; all that closing earlier can do is to
+/// send what is written there later.
+#define DRAIN_LIMIT_NS (1 * WEFT_S)
 
 #if WEFT__TSAN
 static char ring_addresses;
@@ -140,6 +141,7 @@ static int enter(struct weft__uring *u, unsigned queued, unsigned want, unsigned
     case -EBADR: // completions were dropped for lack of memory: one may have been a kick
         weft__uring_count(&u->counts.cq_overflows);
         u->kicked = true;
+        u->lossy = true;
         break;
     case -EAGAIN:
     case -EBUSY:
@@ -226,6 +228,16 @@ static weft_time timeout_until(weft_time until)
     return left < LONGEST_WAIT_NS ? left : LONGEST_WAIT_NS;
 }
 
+/// Takes completions after entering the kernel, and then the ends that need none.
+static int reap_all(struct weft__uring *u)
+{
+    int events = reap(u);
+    if (weft__unlikely(u->suspects.head != NULL)) {
+        weft__uring_judge(u);
+    }
+    return events + (weft__likely(u->ended.head == NULL) ? 0 : weft__uring_deliver(u));
+}
+
 /// Submits and takes completions. Enters the kernel only if one of the two sides has something.
 static int uring_poll(void *state)
 {
@@ -233,12 +245,12 @@ static int uring_poll(void *state)
     struct weft__uring *u = state;
     queue_waiting(u);
     unsigned queued = publish(u);
-    if (queued > 0 || (look_at_flags(u) & wants_enter) != 0) {
+    if (queued > 0 || (look_at_flags(u) & wants_enter) != 0 ||
+        weft__unlikely(u->suspects.head != NULL)) {
         int rc = enter(u, queued, 0, IORING_ENTER_GETEVENTS, NULL);
         weft_assert(is_passing(rc));
     }
-    int events = reap(u);
-    return events + (weft__op_list_empty(&u->ended) ? 0 : weft__uring_deliver(u));
+    return reap_all(u);
 }
 
 /// Ops that starve although there are buffers must not be slept on.
@@ -260,14 +272,17 @@ static int sleep_once(struct weft__uring *u, weft_time until)
     if (timeout_ns == 0 || u->ended.head != NULL || is_hungry(u)) {
         return uring_poll(u);
     }
+    if (weft__unlikely(u->suspects.head != NULL && timeout_ns > NAP_NS)) {
+        timeout_ns = NAP_NS;
+    }
     (void)look_at_flags(u);
     int rc = enter_and_sleep(u, queued, timeout_ns);
     weft_assert(is_passing(rc));
-    int events = reap(u);
+    int events = reap_all(u);
     if (events == 0 && is_refusal(rc)) {
-        rc = enter_and_sleep(u, 0, timeout_ns < REFUSED_NAP_NS ? timeout_ns : REFUSED_NAP_NS);
+        rc = enter_and_sleep(u, 0, timeout_ns < NAP_NS ? timeout_ns : NAP_NS);
         weft_assert(is_passing(rc));
-        events = reap(u);
+        events = reap_all(u);
     }
     return events;
 }
@@ -357,7 +372,7 @@ static int make_ring(struct weft__uring *u, unsigned entries)
     return 0;
 }
 
-int weft__uring_try(struct weft__uring *u, const struct io_uring_sqe *sqe)
+int weft__uring_try(struct weft__uring *u, const struct io_uring_sqe *sqe, int *result)
 {
     enum { PENDING = 1 << 30 };
     struct io_uring_sqe *slot = weft__uring_sqe(u);
@@ -378,7 +393,8 @@ int weft__uring_try(struct weft__uring *u, const struct io_uring_sqe *sqe)
             return -ETIMEDOUT;
         }
     }
-    return u->trial_result;
+    *result = u->trial_result;
+    return 0;
 }
 
 /// Sends an operation and a message through the ring, and leaves the poll of the eventfd armed.
@@ -393,8 +409,9 @@ static int try_ring(struct weft__uring *u)
     weft_time limit = weft__clock_ns() + TRIAL_LIMIT_NS;
     do {
         struct io_uring_sqe nop;
+        int result;
         io_uring_prep_nop(&nop);
-        rc = weft__uring_try(u, &nop);
+        rc = weft__uring_try(u, &nop, &result);
         if (rc == 0) {
             rc = u->event_error; // before 5.13 there is no multishot poll
         }
@@ -415,6 +432,7 @@ static void init_state(struct weft__uring *u, const struct weft__driver_config *
     weft__op_list_init(&u->ended);
     weft__op_list_init(&u->unsent);
     weft__op_list_init(&u->tracked);
+    weft__op_list_init(&u->suspects);
 }
 
 static int map_fds(struct weft__uring *u)
@@ -475,12 +493,16 @@ free_state:
 static void uring_drain(void *state)
 {
     struct weft__uring *u = state;
-    weft_time limit = weft__clock_ns() + DRAIN_NOTIFY_NS;
+    weft_time limit = weft__clock_ns() + DRAIN_LIMIT_NS;
     u->closing = true;
     weft__op_list_init(&u->backlog);
     weft__op_list_init(&u->starved);
     weft__op_list_init(&u->ended);
-    while (u->in_kernel > u->notifies || (u->in_kernel > 0 && weft__clock_ns() < limit)) {
+    while (u->in_kernel > 0) {
+        bool limited = u->in_kernel == u->notifies || u->lossy;
+        if (limited && weft__clock_ns() >= limit) {
+            break;
+        }
         if (u->in_kernel > u->notifies) {
             weft__uring_cancel_all(u);
         }

@@ -60,6 +60,7 @@ enum weft__uring_stage {
 #define WEFT__MARK_WORKER 0x10u     ///< goes to one of the kernel's workers
 #define WEFT__MARK_OTHER_SIDE 0x20u ///< a SPLICE whose input was ready
 #define WEFT__MARK_MULTI 0x40u      ///< submitted as multishot
+#define WEFT__MARK_SUSPECT 0x80u    ///< in `suspects`
 
 struct weft__uring_buffers {
     char *memory;                   ///< count * bytes, committed at first touch; NULL: none
@@ -106,11 +107,13 @@ struct weft__uring {
     bool track_all;       ///< the kernel cannot cancel by descriptor, so all ops are in `tracked`
     bool overflowed;      ///< the completion queue had run over at the last look
     bool closing;         ///< no done() any more
-    struct weft__op_list backlog; ///< found no room in the submission queue; in order
-    struct weft__op_list starved; ///< found no receive buffer; in order
-    struct weft__op_list ended;   ///< done() is due
-    struct weft__op_list unsent;  ///< in the kernel; their cancels found no room
-    struct weft__op_list tracked; ///< in the kernel; those that a cancel by descriptor may miss
+    bool lossy;           ///< the kernel has dropped completions (uring_lost.c)
+    struct weft__op_list backlog;  ///< found no room in the submission queue; in order
+    struct weft__op_list starved;  ///< found no receive buffer; in order
+    struct weft__op_list ended;    ///< done() is due
+    struct weft__op_list unsent;   ///< in the kernel; their cancels found no room
+    struct weft__op_list tracked;  ///< in the kernel; those that a cancel by descriptor may miss
+    struct weft__op_list suspects; ///< in the kernel, or not: asked to end after it has lost some
     struct weft__uring_buffers buffers;
     struct weft__op_counts counts;
     struct weft__uring_fd *fds; ///< WEFT__URING_FDS of them, committed at first touch
@@ -156,13 +159,36 @@ int weft__uring_deliver(struct weft__uring *u);
 /// Puts into the queue what waits for room or for buffers. Call before entering the kernel.
 void weft__uring_requeue(struct weft__uring *u);
 
-/// Forgets what the kernel does not hold and asks the rest to end.
+/// Asks everything that the kernel holds to end.
 void weft__uring_cancel_all(struct weft__uring *u);
+
+/// The kernel has let go of the op.
+void weft__uring_leave_listed(struct weft__uring *u, struct weft__op *op);
+
+static inline void weft__uring_leave(struct weft__uring *u, struct weft__op *op)
+{
+    const uint8_t listed = WEFT__MARK_LISTED | WEFT__MARK_UNSENT | WEFT__MARK_SUSPECT;
+    u->in_kernel--;
+    if (weft__unlikely((op->scratch & listed) != 0)) {
+        weft__uring_leave_listed(u, op);
+    }
+}
+
+/// The op ends without the kernel, at the next poll or wait.
+void weft__uring_end(struct weft__uring *u, struct weft__op *op, int result);
 
 static inline bool weft__uring_has_waiting(const struct weft__uring *u)
 {
     return u->backlog.head != NULL || u->unsent.head != NULL || u->starved.head != NULL;
 }
+
+// uring_lost.c
+
+/// A cancel was queued for the op, and its completion may have been dropped long ago.
+void weft__uring_suspect(struct weft__uring *u, struct weft__op *op);
+
+/// Ends those that the kernel does not know. Call after taking completions.
+void weft__uring_judge(struct weft__uring *u);
 
 // uring_buffers.c
 
@@ -194,8 +220,9 @@ static inline uint32_t weft__uring_buffers_ready(const struct weft__uring *u)
 /// Sets u->features. Called by open() with an empty ring. 0 or a negative errno.
 int weft__uring_probe(struct weft__uring *u);
 
-/// Sends the operation that `sqe` describes through the ring and waits for its result.
-int weft__uring_try(struct weft__uring *u, const struct io_uring_sqe *sqe);
+/// Sends the operation that `sqe` describes through the ring and waits for its result. 0, or why the
+/// ring does not work.
+int weft__uring_try(struct weft__uring *u, const struct io_uring_sqe *sqe, int *result);
 
 // The thread sanitizer does not see the kernel. As for read() and write() it is told that whoever
 // receives has synchronised with everybody who has sent.

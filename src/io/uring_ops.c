@@ -150,15 +150,13 @@ static inline void enter_kernel(struct weft__uring *u, struct io_uring_sqe *sqe,
     }
 }
 
-/// The kernel has let go of the op.
-static inline void leave_kernel(struct weft__uring *u, struct weft__op *op)
+void weft__uring_leave_listed(struct weft__uring *u, struct weft__op *op)
 {
-    u->in_kernel--;
-    if (weft__unlikely((op->scratch & (WEFT__MARK_LISTED | WEFT__MARK_UNSENT)) != 0)) {
-        bool unsent = (op->scratch & WEFT__MARK_UNSENT) != 0;
-        weft__op_list_remove(unsent ? &u->unsent : &u->tracked, op);
-        op->scratch &= (uint8_t) ~(WEFT__MARK_LISTED | WEFT__MARK_UNSENT);
-    }
+    struct weft__op_list *list = (op->scratch & WEFT__MARK_UNSENT) != 0    ? &u->unsent
+                                 : (op->scratch & WEFT__MARK_SUSPECT) != 0 ? &u->suspects
+                                                                           : &u->tracked;
+    weft__op_list_remove(list, op);
+    op->scratch &= (uint8_t) ~(WEFT__MARK_LISTED | WEFT__MARK_UNSENT | WEFT__MARK_SUSPECT);
 }
 
 static inline void put(struct weft__uring *u, struct io_uring_sqe *sqe, struct weft__op *op)
@@ -209,8 +207,7 @@ static void starve(struct weft__uring *u, struct weft__op *op)
     weft__op_list_push(&u->starved, op);
 }
 
-/// The op ends without the kernel, at the next poll or wait.
-static void end_locally(struct weft__uring *u, struct weft__op *op, int result)
+void weft__uring_end(struct weft__uring *u, struct weft__op *op, int result)
 {
     op->stage = WEFT__STAGE_ENDED;
     op->result = result;
@@ -472,7 +469,7 @@ static int more_to_come(struct weft__uring *u, struct weft__op *op, int result, 
 /// The last completion of a SEND_ZC that had its result.
 static int after_notify(struct weft__uring *u, struct weft__op *op)
 {
-    leave_kernel(u, op);
+    weft__uring_leave(u, op);
     let_go(u, op);
     op->result = 0;
     op->result_flags = WEFT__OP_NOTIFY;
@@ -492,7 +489,7 @@ int weft__uring_complete(struct weft__uring *u, struct weft__op *op, int result,
     if ((flags & IORING_CQE_F_MORE) != 0) {
         return more_to_come(u, op, result, flags);
     }
-    leave_kernel(u, op);
+    weft__uring_leave(u, op);
     uint32_t answer = result_flags(u, op, result, flags);
     if (weft__unlikely(op->stage == WEFT__STAGE_POLL)) {
         if (!u->closing && !after_poll(u, op, &result, &answer)) {
@@ -594,7 +591,7 @@ static bool withdraw(struct weft__uring *u, struct weft__op *op)
     case WEFT__STAGE_STARVED: weft__op_list_remove(&u->starved, op); break;
     default: return false;
     }
-    end_locally(u, op, -ECANCELED);
+    weft__uring_end(u, op, -ECANCELED);
     return true;
 }
 
@@ -607,6 +604,9 @@ void weft__uring_cancel(void *state, struct weft__op *op)
     op->scratch |= WEFT__MARK_ASKED;
     if (!withdraw(u, op) && (op->stage == WEFT__STAGE_RING || op->stage == WEFT__STAGE_POLL)) {
         send_cancel(u, op);
+        if (weft__unlikely(u->lossy)) {
+            weft__uring_suspect(u, op);
+        }
     }
 }
 

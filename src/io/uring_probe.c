@@ -4,88 +4,75 @@
 // feature says that this is no socket, one that does not says -EINVAL. IORING_REGISTER_PROBE knows
 // opcodes only, not flags, and containers may forbid io_uring_register.
 #include <errno.h>
-#include <string.h>
 
 #include "io/uring.h"
 #include "io/uring_compat.h"
 
 unsigned weft__uring_without;
 
-static int try_link(struct weft__uring *u)
+static void describe_link(struct weft__uring *u, struct io_uring_sqe *sqe)
 {
-    struct io_uring_sqe sqe;
-    io_uring_prep_linkat(&sqe, -1, NULL, -1, NULL, 0);
-    return weft__uring_try(u, &sqe);
+    (void)u;
+    io_uring_prep_linkat(sqe, -1, NULL, -1, NULL, 0);
 }
 
-static int try_cancel_fd(struct weft__uring *u)
+static void describe_cancel_fd(struct weft__uring *u, struct io_uring_sqe *sqe)
 {
-    struct io_uring_sqe sqe;
-    io_uring_prep_cancel_fd(&sqe, u->event_fd, IORING_ASYNC_CANCEL_ALL);
-    return weft__uring_try(u, &sqe);
+    io_uring_prep_cancel_fd(sqe, u->event_fd, IORING_ASYNC_CANCEL_ALL);
 }
 
-static int try_multi_accept(struct weft__uring *u)
+static void describe_multi_accept(struct weft__uring *u, struct io_uring_sqe *sqe)
 {
-    struct io_uring_sqe sqe;
-    io_uring_prep_multishot_accept(&sqe, u->event_fd, NULL, NULL, 0);
-    return weft__uring_try(u, &sqe);
+    io_uring_prep_multishot_accept(sqe, u->event_fd, NULL, NULL, 0);
 }
 
-static int try_multi_recv(struct weft__uring *u)
+static void describe_multi_recv(struct weft__uring *u, struct io_uring_sqe *sqe)
 {
-    struct io_uring_sqe sqe;
-    io_uring_prep_recv_multishot(&sqe, u->event_fd, NULL, 0, 0);
-    sqe.flags |= IOSQE_BUFFER_SELECT;
-    return weft__uring_try(u, &sqe);
+    io_uring_prep_recv_multishot(sqe, u->event_fd, NULL, 0, 0);
+    sqe->flags |= IOSQE_BUFFER_SELECT;
 }
 
-static int try_send_zc(struct weft__uring *u)
+static void describe_send_zc(struct weft__uring *u, struct io_uring_sqe *sqe)
 {
-    struct io_uring_sqe sqe;
-    io_uring_prep_send_zc(&sqe, u->event_fd, NULL, 0, 0, 0);
-    return weft__uring_try(u, &sqe);
+    io_uring_prep_send_zc(sqe, u->event_fd, NULL, 0, 0, 0);
 }
 
-static int try_no_signal(struct weft__uring *u)
+static void describe_no_signal(struct weft__uring *u, struct io_uring_sqe *sqe)
 {
     static const uint64_t nothing;
-    struct io_uring_sqe sqe;
-    io_uring_prep_write(&sqe, u->event_fd, &nothing, sizeof nothing, 0);
-    sqe.rw_flags = WEFT__RWF_NOSIGNAL;
-    return weft__uring_try(u, &sqe);
+    io_uring_prep_write(sqe, u->event_fd, &nothing, sizeof nothing, 0);
+    sqe->rw_flags = WEFT__RWF_NOSIGNAL;
 }
 
 static const struct {
-    int (*run)(struct weft__uring *u);
+    void (*describe)(struct weft__uring *u, struct io_uring_sqe *sqe);
     unsigned features;
 } trials[] = {
-    { try_cancel_fd, WEFT__URING_CANCEL_FD },
-    { try_multi_accept, WEFT__URING_MULTI_ACCEPT | WEFT__URING_SOCK_NONEMPTY },
-    { try_multi_recv, WEFT__URING_MULTI_RECV },
-    { try_send_zc, WEFT__URING_SEND_ZC },
-    { try_no_signal, WEFT__URING_NO_SIGNAL },
+    { describe_cancel_fd, WEFT__URING_CANCEL_FD },
+    { describe_multi_accept, WEFT__URING_MULTI_ACCEPT | WEFT__URING_SOCK_NONEMPTY },
+    { describe_multi_recv, WEFT__URING_MULTI_RECV },
+    { describe_send_zc, WEFT__URING_SEND_ZC },
+    { describe_no_signal, WEFT__URING_NO_SIGNAL },
 };
-
-static bool is_failure(int rc)
-{
-    return rc == -ETIMEDOUT || rc == -EPERM || rc == -EACCES;
-}
 
 int weft__uring_probe(struct weft__uring *u)
 {
+    struct io_uring_sqe sqe;
+    int result;
     // Linux 5.15 brought this one. Older kernels run our operations, but with bugs around
     // cancellation and short transfers that are not worth a code path each.
-    int rc = try_link(u);
-    if (rc == -EINVAL) {
-        return -ENOSYS;
+    describe_link(u, &sqe);
+    int rc = weft__uring_try(u, &sqe, &result);
+    if (rc == 0 && result == -EINVAL) {
+        rc = -ENOSYS;
     }
-    for (size_t i = 0; i < WEFT__ARRAY_LEN(trials) && !is_failure(rc); i++) {
-        rc = trials[i].run(u);
-        if (rc != -EINVAL && rc != -EOPNOTSUPP) {
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(trials) && rc == 0; i++) {
+        trials[i].describe(u, &sqe);
+        rc = weft__uring_try(u, &sqe, &result);
+        if (rc == 0 && result != -EINVAL && result != -EOPNOTSUPP) {
             u->features |= trials[i].features;
         }
     }
     u->features &= ~weft__uring_without;
-    return is_failure(rc) ? rc : 0;
+    return rc;
 }

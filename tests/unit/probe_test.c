@@ -212,6 +212,11 @@ TEST(choose_epoll_when_only_enter_is_forbidden)
     check_fallback(SYS_io_uring_enter, EPERM);
 }
 
+TEST(choose_epoll_when_enter_is_unknown)
+{
+    check_fallback(SYS_io_uring_enter, ENOSYS);
+}
+
 TEST(choose_fails_without_descriptors)
 {
     const struct weft__driver *chosen;
