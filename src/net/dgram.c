@@ -82,34 +82,33 @@ static void release(struct weft__dgram *dgram)
     weft__free(dgram->carrier->crew->allocator, dgram, sizeof *dgram);
 }
 
-/// Makes a handle for the address, without a descriptor yet.
-static int prepare(struct weft__dgram **dgram, struct weft_addr *addr, const char *address)
+/// Makes a handle for the address, without a descriptor yet; or NULL and the error in `*rc`.
+static struct weft__dgram *prepare(int *rc, struct weft_addr *addr, const char *address)
 {
-    int rc;
-    struct weft__carrier *carrier = here(&rc);
-    *dgram = NULL;
+    struct weft__carrier *carrier = here(rc);
     if (carrier == NULL) {
-        return rc;
+        return NULL;
     }
-    rc = weft_addr_parse(addr, address);
-    if (rc < 0) {
-        return rc;
+    *rc = weft_addr_parse(addr, address);
+    if (*rc < 0) {
+        return NULL;
     }
     if (!keeps_messages(weft_addr_kind(addr))) {
-        return -EPROTONOSUPPORT;
+        *rc = -EPROTONOSUPPORT;
+        return NULL;
     }
-    *dgram = allocate(carrier, weft_addr_kind(addr));
-    return *dgram != NULL ? 0 : -ENOMEM;
+    *rc = -ENOMEM;
+    return allocate(carrier, weft_addr_kind(addr));
 }
 
 int weft_dgram_bind(weft_dgram **dgram, const char *address,
                     const struct weft_socket_options *options)
 {
     struct weft_addr addr;
-    struct weft__dgram *made;
+    int rc;
     *dgram = NULL;
-    int rc = prepare(&made, &addr, address);
-    if (rc < 0) {
+    struct weft__dgram *made = prepare(&rc, &addr, address);
+    if (made == NULL) {
         return rc;
     }
     rc = made->kind == WEFT_ADDR_UNIXPACKET
@@ -137,11 +136,11 @@ int weft_dgram_dial(weft_dgram **dgram, const char *address,
                     const struct weft_socket_options *options, weft_time deadline)
 {
     struct weft_addr addr;
-    struct weft__dgram *made;
     uint32_t size;
+    int rc;
     *dgram = NULL;
-    int rc = prepare(&made, &addr, address);
-    if (rc < 0) {
+    struct weft__dgram *made = prepare(&rc, &addr, address);
+    if (made == NULL) {
         return rc;
     }
     const struct sockaddr *where = weft_addr_sockaddr(&addr, &size);

@@ -3,9 +3,6 @@
 // One message is one op. A batch is a call that does not wait (recvmmsg, sendmmsg), and when that
 // finds nothing to do, an op that waits until there is. Where the driver has no such call, a batch
 // is a loop of ops when sending, and a single message when receiving, which is a batch as well.
-//
-// Rejected: several RECVMSG ops in flight. Each needs its own memory until it ends, and cancelling
-// them costs more than the system calls that they save; bench/net measures batches.
 #include <errno.h>
 #include <netinet/udp.h>
 #include <poll.h>

@@ -76,82 +76,93 @@ TEST(every_form_is_read_and_printed_in_its_canonical_form)
     }
 }
 
+static const struct {
+    const char *text;
+    int error;
+} mistakes[] = {
+    { "", -EINVAL },
+    { "7000", -EINVAL },
+    { "tcp://", -EINVAL },
+    { "tcp://:", -EINVAL },
+    { "tcp://127.0.0.1", -EINVAL },
+    { "tcp://127.0.0.1:", -EINVAL },
+    { "tcp://1.2.3:80", -EINVAL },
+    { "tcp://1:80", -EINVAL },
+    { "tcp://1.2.3.4.5:80", -EINVAL },
+    { "tcp://1.2.3.256:80", -EINVAL },
+    { "tcp://01.2.3.4:80", -EINVAL },
+    { "tcp://0x7f.0.0.1:80", -EINVAL },
+    { "tcp://1.2.3.4 :80", -EINVAL },
+    { " tcp://1.2.3.4:80", -EPROTONOSUPPORT },
+    { "tcp://1.2.3.4: 80", -EINVAL },
+    { "tcp://1.2.3.4:80 ", -EINVAL },
+    { "tcp://1.2.3.4:80/", -EINVAL },
+    { "tcp://1.2.3.4:+80", -EINVAL },
+    { "tcp://1.2.3.4:-1", -EINVAL },
+    { "tcp://1.2.3.4:080", -EINVAL },
+    { "tcp://1.2.3.4:00", -EINVAL },
+    { "tcp://1.2.3.4:http", -EINVAL },
+    { "tcp://1.2.3.4:65536", -ERANGE },
+    { "tcp://1.2.3.4:18446744073709551696", -ERANGE },
+    { "tcp://1.2.3.4:65536x", -EINVAL },
+    { "tcp://::1:80", -EINVAL },
+    { "tcp://[::1]", -EINVAL },
+    { "tcp://[::1]80", -EINVAL },
+    { "tcp://[::1:80", -EINVAL },
+    { "tcp://[]:80", -EINVAL },
+    { "tcp://[:80", -EINVAL },
+    { "tcp://[::1]]:80", -EINVAL },
+    { "tcp://[[::1]:80", -EINVAL },
+    { "tcp://[1.2.3.4]:80", -EINVAL },
+    { "tcp://[:::]:80", -EINVAL },
+    { "tcp://[12345::]:80", -EINVAL },
+    { "tcp://[*]:80", -EINVAL },
+    { "tcp://[fe80::1%]:80", -EINVAL },
+    { "tcp://[fe80::1%01]:80", -EINVAL },
+    { "tcp://[fe80::1%1x]:80", -EINVAL },
+    { "tcp://[fe80::1%0]:80", -ENODEV },
+    { "tcp://[fe80::1%4294967296]:80", -ENODEV },
+    { "tcp://[fe80::1%no-such-if]:80", -ENODEV },
+    { "tcp://[fe80::1%a-name-that-no-interface-can-have]:80", -ENODEV },
+    { "tcp://[::ffff:1.2.3.4%1]:80", -EINVAL },
+    { "tcp://**:80", -EINVAL },
+    { "tcp://LOCALHOST:80", -EINVAL },
+    { "tcp://example.org:80", -EINVAL },
+    { "TCP://1.2.3.4:80", -EPROTONOSUPPORT },
+    { "http://1.2.3.4:80", -EPROTONOSUPPORT },
+    { "://1.2.3.4:80", -EPROTONOSUPPORT },
+    { "tcp:/1.2.3.4:80", -EINVAL },
+    { "unix:/run/app.sock", -EINVAL },
+    { "/run/app.sock", -EINVAL },
+    { "unix:///a%", -EINVAL },
+    { "unix:///a%4", -EINVAL },
+    { "unix:///a%4g", -EINVAL },
+    { "unix:///a%00", -EINVAL },
+    { "unix://%00a", -EINVAL },
+};
+
 TEST(nothing_is_guessed)
 {
-    static const struct {
-        const char *text;
-        int error;
-    } cases[] = {
-        { "", -EINVAL },
-        { "7000", -EINVAL },
-        { "tcp://", -EINVAL },
-        { "tcp://:", -EINVAL },
-        { "tcp://127.0.0.1", -EINVAL },
-        { "tcp://127.0.0.1:", -EINVAL },
-        { "tcp://1.2.3:80", -EINVAL },
-        { "tcp://1:80", -EINVAL },
-        { "tcp://1.2.3.4.5:80", -EINVAL },
-        { "tcp://1.2.3.256:80", -EINVAL },
-        { "tcp://01.2.3.4:80", -EINVAL },
-        { "tcp://0x7f.0.0.1:80", -EINVAL },
-        { "tcp://1.2.3.4 :80", -EINVAL },
-        { " tcp://1.2.3.4:80", -EPROTONOSUPPORT },
-        { "tcp://1.2.3.4: 80", -EINVAL },
-        { "tcp://1.2.3.4:80 ", -EINVAL },
-        { "tcp://1.2.3.4:80/", -EINVAL },
-        { "tcp://1.2.3.4:+80", -EINVAL },
-        { "tcp://1.2.3.4:-1", -EINVAL },
-        { "tcp://1.2.3.4:080", -EINVAL },
-        { "tcp://1.2.3.4:00", -EINVAL },
-        { "tcp://1.2.3.4:http", -EINVAL },
-        { "tcp://1.2.3.4:65536", -ERANGE },
-        { "tcp://1.2.3.4:18446744073709551696", -ERANGE },
-        { "tcp://1.2.3.4:65536x", -EINVAL },
-        { "tcp://::1:80", -EINVAL },
-        { "tcp://[::1]", -EINVAL },
-        { "tcp://[::1]80", -EINVAL },
-        { "tcp://[::1:80", -EINVAL },
-        { "tcp://[]:80", -EINVAL },
-        { "tcp://[:80", -EINVAL },
-        { "tcp://[::1]]:80", -EINVAL },
-        { "tcp://[[::1]:80", -EINVAL },
-        { "tcp://[1.2.3.4]:80", -EINVAL },
-        { "tcp://[:::]:80", -EINVAL },
-        { "tcp://[12345::]:80", -EINVAL },
-        { "tcp://[*]:80", -EINVAL },
-        { "tcp://[fe80::1%]:80", -EINVAL },
-        { "tcp://[fe80::1%01]:80", -EINVAL },
-        { "tcp://[fe80::1%1x]:80", -EINVAL },
-        { "tcp://[fe80::1%0]:80", -ENODEV },
-        { "tcp://[fe80::1%4294967296]:80", -ENODEV },
-        { "tcp://[fe80::1%no-such-if]:80", -ENODEV },
-        { "tcp://[fe80::1%a-name-that-no-interface-can-have]:80", -ENODEV },
-        { "tcp://[::ffff:1.2.3.4%1]:80", -EINVAL },
-        { "tcp://**:80", -EINVAL },
-        { "tcp://LOCALHOST:80", -EINVAL },
-        { "tcp://example.org:80", -EINVAL },
-        { "TCP://1.2.3.4:80", -EPROTONOSUPPORT },
-        { "http://1.2.3.4:80", -EPROTONOSUPPORT },
-        { "://1.2.3.4:80", -EPROTONOSUPPORT },
-        { "tcp:/1.2.3.4:80", -EINVAL },
-        { "unix:/run/app.sock", -EINVAL },
-        { "/run/app.sock", -EINVAL },
-        { "unix:///a%", -EINVAL },
-        { "unix:///a%4", -EINVAL },
-        { "unix:///a%4g", -EINVAL },
-        { "unix:///a%00", -EINVAL },
-        { "unix://%00a", -EINVAL },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         struct weft_addr addr = parse("tcp://1.2.3.4:5");
-        int rc = weft_addr_parse(&addr, cases[i].text);
-        if (rc != cases[i].error) {
-            FAIL("\"%s\": %d, expected %d", cases[i].text, rc, cases[i].error);
+        int rc = weft_addr_parse(&addr, mistakes[i].text);
+        if (rc != mistakes[i].error) {
+            FAIL("\"%s\": %d, expected %d", mistakes[i].text, rc, mistakes[i].error);
         }
         CHECK_EQ(weft_addr_kind(&addr), WEFT_ADDR_NONE);
     }
     struct weft_addr addr;
     CHECK_EQ(weft_addr_parse(&addr, NULL), -EINVAL);
+}
+
+/// `first`, and then `word` so many times. Returns the length.
+static size_t repeat(char *text, const char *first, const char *word, int times)
+{
+    char *at = stpcpy(text, first);
+    for (int i = 0; i < times; i++) {
+        at = stpcpy(at, word);
+    }
+    return (size_t)(at - text);
 }
 
 TEST(unix_names_are_as_long_as_the_kernel_allows)
@@ -172,20 +183,14 @@ TEST(unix_names_are_as_long_as_the_kernel_allows)
     CHECK_STR(format(&addr), text);
 
     // Escaped bytes count once; and a mistake behind the limit is still a mistake.
-    char escaped[400] = "unixpacket://@";
-    for (int i = 0; i < 107; i++) {
-        strcat(escaped, "%FF");
-    }
+    char escaped[400];
+    size_t length = repeat(escaped, "unixpacket://@", "%FF", 107);
     CHECK_OK(weft_addr_parse(&addr, escaped));
-    strcat(escaped, "%0");
+    memcpy(escaped + length, "%0", sizeof "%0");
     CHECK_EQ(weft_addr_parse(&addr, escaped), -EINVAL);
 
     // The longest text fits into the room that is promised for it.
-    memset(escaped, 0, sizeof escaped);
-    strcpy(escaped, "unixpacket://@");
-    for (int i = 0; i < 107; i++) {
-        strcat(escaped, "%01");
-    }
+    repeat(escaped, "unixpacket://@", "%01", 107);
     CHECK_OK(weft_addr_parse(&addr, escaped));
     CHECK_STR(format(&addr), escaped);
 }

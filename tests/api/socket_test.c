@@ -289,7 +289,7 @@ static void leave_stale(int type)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-    strcpy(un.sun_path, path());
+    (void)snprintf(un.sun_path, sizeof un.sun_path, "%s", path());
     CHECK_OK(bind(fd, (struct sockaddr *)&un, sizeof un));
     if (type != SOCK_DGRAM) {
         CHECK_OK(listen(fd, 1));
