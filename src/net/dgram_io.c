@@ -1,8 +1,13 @@
 // dgram_io.c - sending and receiving messages, one at a time or several with one system call.
 //
-// One message is one op. A batch is a call that does not wait (recvmmsg, sendmmsg), and when that
-// finds nothing to do, an op that waits until there is. Where the driver has no such call, a batch
-// is a loop of ops when sending, and a single message when receiving, which is a batch as well.
+// Sending nearly never waits. So it is a call that does not (sendmmsg), and an op only when that finds
+// no room; on io_uring this saves two switches of the task. Receiving nearly always waits. So one
+// message is one op, and a batch is a call that does not wait (recvmmsg), and a poll when that finds
+// nothing. A driver without these calls is given ops only, and a batch that is received is then a
+// single message.
+//
+// Measured, 64 bytes over loopback, ns per message on io_uring and epoll: receiving one by one 3700
+// and 2700, in batches 1400 and 1300.
 #include <errno.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -190,11 +195,57 @@ static int send_patiently(struct weft__dgram *dgram, struct weft__task *task,
     }
 }
 
-static int send_one(struct weft__dgram *dgram, struct weft__task *task,
-                    const struct weft_dgram_message *message, weft_time deadline)
+static int send_by_op(struct weft__dgram *dgram, struct weft__task *task,
+                      const struct weft_dgram_message *message, weft_time deadline)
 {
     return dgram->kind == WEFT_ADDR_UNIXGRAM ? send_patiently(dgram, task, message, deadline)
                                              : try_to_send(dgram, message, 0, deadline);
+}
+
+/// Before each call that does not wait: what an op would say.
+static int may_begin(struct weft__dgram *dgram, struct weft__task *task)
+{
+    if (weft__scope_cancelled(task)) {
+        return -ECANCELED;
+    }
+    weft__charge(task);
+    return dgram->closed ? -EBADF : 0;
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/// At most AT_ONCE messages, as many as the socket's buffer takes. How many, or a negative errno.
+static int send_now(struct weft__dgram *dgram, const struct weft_dgram_message *messages,
+                    unsigned count)
+{
+    struct mmsghdr headers[AT_ONCE];
+    struct envelope envelopes[AT_ONCE];
+    const struct weft__carrier *carrier = dgram->carrier;
+    for (unsigned i = 0; i < count; i++) {
+        seal(&headers[i].msg_hdr, &envelopes[i], &messages[i]);
+    }
+    return carrier->driver->sockets->send_many(carrier->driver_state, dgram->fd, headers, count, 0);
+}
+
+/// Sends some; at least one, or a negative errno.
+static int send_some(struct weft__dgram *dgram, struct weft__task *task,
+                     const struct weft_dgram_message *messages, unsigned count, weft_time deadline)
+{
+    int rc = -EAGAIN;
+    if (dgram->carrier->driver->sockets->send_many != NULL) {
+        rc = may_begin(dgram, task);
+        if (rc == 0) {
+            rc = send_now(dgram, messages, least(count, AT_ONCE));
+        }
+    }
+    if (rc == -EAGAIN) {
+        rc = send_by_op(dgram, task, messages, deadline);
+        return rc < 0 ? rc : 1;
+    }
+    return rc;
 }
 
 int64_t weft_dgram_recv(weft_dgram *dgram, void *data, size_t room, struct weft_addr *from,
@@ -216,11 +267,16 @@ int64_t weft_dgram_recv(weft_dgram *dgram, void *data, size_t room, struct weft_
     return size;
 }
 
+/// An empty packet means that there will be no more.
+static bool is_end(const struct weft__dgram *dgram, const struct weft_dgram_message *message)
+{
+    return message->size == 0 && dgram->kind == WEFT_ADDR_UNIXPACKET;
+}
+
 /// Whether the socket can take the message at all.
 static int check(const struct weft__dgram *dgram, const struct weft_dgram_message *message)
 {
-    bool ends = message->size == 0 && dgram->kind == WEFT_ADDR_UNIXPACKET;
-    return ends || !weft__dgram_takes(dgram, &message->addr) ? -EINVAL : 0;
+    return is_end(dgram, message) || !weft__dgram_takes(dgram, &message->addr) ? -EINVAL : 0;
 }
 
 static int send_checked(struct weft__dgram *dgram, const struct weft_dgram_message *message,
@@ -233,10 +289,10 @@ static int send_checked(struct weft__dgram *dgram, const struct weft_dgram_messa
     }
     rc = check(dgram, message);
     if (rc == 0) {
-        rc = send_one(dgram, task, message, deadline);
+        rc = send_some(dgram, task, message, 1, deadline);
     }
     weft__dgram_leave(dgram);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 int weft_dgram_send(weft_dgram *dgram, const void *data, size_t size, weft_time deadline)
@@ -257,16 +313,6 @@ int weft_dgram_send_to(weft_dgram *dgram, const struct weft_addr *to, const void
 // ---------------------------------------------------------------------------------------------
 // Batches.
 
-/// Before each call that does not wait: what an op would say.
-static int may_begin(struct weft__dgram *dgram, struct weft__task *task)
-{
-    if (weft__scope_cancelled(task)) {
-        return -ECANCELED;
-    }
-    weft__charge(task);
-    return dgram->closed ? -EBADF : 0;
-}
-
 /// At most AT_ONCE messages that are there. How many, or a negative errno.
 static int receive_now(struct weft__dgram *dgram, struct weft_dgram_message *messages,
                        unsigned count)
@@ -282,13 +328,11 @@ static int receive_now(struct weft__dgram *dgram, struct weft_dgram_message *mes
                                                      count, MSG_TRUNC);
     for (int i = 0; i < got; i++) {
         open_up(&messages[i], &headers[i].msg_hdr, headers[i].msg_len, kind);
+        if (is_end(dgram, &messages[i])) {
+            return i + 1; // the kernel goes on and fills the rest with ends
+        }
     }
     return got;
-}
-
-static unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
 }
 
 static int receive_batch(struct weft__dgram *dgram, struct weft__task *task,
@@ -302,7 +346,7 @@ static int receive_batch(struct weft__dgram *dgram, struct weft__task *task,
             rc = receive_now(dgram, messages + done, part);
             if (rc >= 0) {
                 done += (unsigned)rc;
-                if ((unsigned)rc < part) {
+                if ((unsigned)rc < part || is_end(dgram, &messages[done - 1])) {
                     break;
                 }
                 continue;
@@ -339,37 +383,6 @@ int weft_dgram_recv_batch(weft_dgram *dgram, struct weft_dgram_message *messages
         rc = size < 0 ? (int)size : 1;
     }
     weft__dgram_leave(dgram);
-    return rc;
-}
-
-/// At most AT_ONCE messages, as many as the socket's buffer takes. How many, or a negative errno.
-static int send_now(struct weft__dgram *dgram, const struct weft_dgram_message *messages,
-                    unsigned count)
-{
-    struct mmsghdr headers[AT_ONCE];
-    struct envelope envelopes[AT_ONCE];
-    const struct weft__carrier *carrier = dgram->carrier;
-    for (unsigned i = 0; i < count; i++) {
-        seal(&headers[i].msg_hdr, &envelopes[i], &messages[i]);
-    }
-    return carrier->driver->sockets->send_many(carrier->driver_state, dgram->fd, headers, count, 0);
-}
-
-/// Sends some; at least one, or a negative errno.
-static int send_some(struct weft__dgram *dgram, struct weft__task *task,
-                     const struct weft_dgram_message *messages, unsigned count, weft_time deadline)
-{
-    int rc = -EAGAIN;
-    if (dgram->carrier->driver->sockets->send_many != NULL) {
-        rc = may_begin(dgram, task);
-        if (rc == 0) {
-            rc = send_now(dgram, messages, least(count, AT_ONCE));
-        }
-    }
-    if (rc == -EAGAIN) {
-        rc = send_one(dgram, task, messages, deadline);
-        return rc < 0 ? rc : 1;
-    }
     return rc;
 }
 

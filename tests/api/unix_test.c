@@ -97,6 +97,35 @@ TEST_SOCKETS(packets_keep_their_boundaries_until_the_end)
     CHECK(none == NULL);
 }
 
+TEST_SOCKETS(a_batch_of_packets_ends_with_the_end)
+{
+    enum { ROOM = 5 };
+    for (unsigned packets = 0; packets <= ROOM; packets++) {
+        weft_dgram *pair[2];
+        struct weft_dgram_message in[ROOM];
+        char data[ROOM];
+        CHECK_OK(weft_dgram_pair(pair, WEFT_ADDR_UNIXPACKET));
+        for (unsigned i = 0; i < packets; i++) {
+            CHECK_OK(weft_dgram_send(pair[0], "x", 1, soon()));
+        }
+        CHECK_OK(weft_dgram_close(pair[0]));
+        unsigned got = 0;
+        do {
+            for (unsigned i = 0; i < ROOM; i++) {
+                in[i] = (struct weft_dgram_message){ .data = &data[i], .room = 1, .size = 9 };
+            }
+            int rc = weft_dgram_recv_batch(pair[1], in, ROOM, soon());
+            CHECK_GT(rc, 0);
+            got += (unsigned)rc;
+            for (int i = 0; i < rc; i++) {
+                CHECK_EQ(in[i].size, got - (unsigned)(rc - i) < packets ? 1 : 0);
+            }
+        } while (got <= packets);
+        CHECK_EQ(got, packets + 1);
+        CHECK_OK(weft_dgram_close(pair[1]));
+    }
+}
+
 static int accept_one(void *arg)
 {
     weft_dgram *peer;
