@@ -8,7 +8,7 @@
 //                        +- cancel: too late; the next poll that sees DONE passes on what it got
 //
 // While a completer has claimed the waiter and is about to complete it, a poll cannot change the
-// waker any more; it asks to be polled again.
+// waker any more. With another one than before it asks to be polled again.
 #include "sync/waiter.h"
 
 #include <errno.h>
@@ -139,11 +139,11 @@ static enum weft_poll chosen(struct sync_future *sync, const weft_waker *waker)
     return start(sync, waker);
 }
 
-/// Not chosen yet: makes sure that the right one will be woken. False: chosen meanwhile.
-static bool renew_waker(struct weft__waiter *waiter, const weft_waker *waker)
+/// Not DONE yet: makes sure that the right one will be woken.
+static void renew_waker(struct weft__waiter *waiter, const weft_waker *waker)
 {
     if (waiter->waker.vtable == waker->vtable && waiter->waker.data == waker->data) {
-        return true;
+        return;
     }
     weft_waker spare;
     weft_waker_clone(&spare, waker); // foreign code: not under the lock
@@ -156,7 +156,9 @@ static bool renew_waker(struct weft__waiter *waiter, const weft_waker *waker)
     }
     weft__lock_release(waiter->lock);
     weft_waker_drop(&spare);
-    return open;
+    if (!open) {
+        weft_waker_wake_by_ref(waker); // DONE follows soon
+    }
 }
 
 static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
@@ -172,9 +174,7 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
     if (state == WEFT__WAIT_DONE) {
         return chosen(sync, waker);
     }
-    if (state == WEFT__WAIT_CLAIMED || !renew_waker(&sync->waiter, waker)) {
-        weft_waker_wake_by_ref(waker); // DONE follows soon
-    }
+    renew_waker(&sync->waiter, waker);
     return WEFT_PENDING;
 }
 
