@@ -7,15 +7,35 @@
 
 #include "runtime/sim_net.h"
 
+/// The kernel's net.unix.max_dgram_qlen, and one more.
+#define MOST_MESSAGES 11
 /// What an IPv4 packet has room for.
 #define MOST_BYTES 65507
 /// A datagram that is overtaken takes up to so many times as long.
 #define REORDER_WAYS 4
 
 /// An empty queue takes a message of any size, or a small one would never get it.
-static bool has_room(const struct weft__sim_socket *socket, size_t used, size_t size)
+static bool takes(const struct weft__sim_socket *socket, const struct weft__sim_chunk *chunk)
 {
-    return used == 0 || used + size <= socket->receive_bytes;
+    bool room = socket->queued == 0 || socket->queued + chunk->size <= socket->receive_bytes;
+    return room && !socket->deaf;
+}
+
+static bool is_full(const struct weft__sim_socket *receiver)
+{
+    return receiver->messages >= MOST_MESSAGES;
+}
+
+bool weft__sim_peer_has_room(const struct weft__sim_net *net, const struct weft__sim_socket *socket)
+{
+    const struct weft__sim_socket *peer = weft__sim_at(net, socket->peer);
+    return !weft__sim_is_unix(socket) || peer == NULL || !is_full(peer);
+}
+
+void weft__sim_stick(struct weft__sim_net *net, struct weft__sim_socket *socket)
+{
+    net->stuck += !socket->stuck;
+    socket->stuck = true;
 }
 
 static bool receives_from(const struct weft__sim_socket *receiver,
@@ -109,9 +129,8 @@ static int64_t send_unix(struct weft__sim_net *net, struct weft__sim_socket *soc
         weft__sim_chunk_free(net, chunk);
         return rc;
     }
-    if (!has_room(receiver, receiver->outstanding, chunk->size)) {
-        net->stuck += !socket->stuck;
-        socket->stuck = true;
+    if (is_full(receiver)) {
+        weft__sim_stick(net, socket);
         return WEFT__SIM_WAIT;
     }
     struct weft__sim_event *event = weft__sim_event_make(net, WEFT__SIM_DATAGRAM, receiver->self,
@@ -120,7 +139,7 @@ static int64_t send_unix(struct weft__sim_net *net, struct weft__sim_socket *soc
         weft__sim_chunk_free(net, chunk);
         return -ENOMEM;
     }
-    receiver->outstanding += chunk->size;
+    receiver->messages++;
     chunk->from = socket->local;
     event->chunk = chunk;
     weft_time when = weft__sim_after(net, weft__sim_delay(net, AF_UNIX));
@@ -181,13 +200,25 @@ int weft__sim_associate(struct weft__sim_net *net, struct weft__sim_socket *sock
 }
 
 static void receive(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                    struct weft__sim_event *event)
+                    struct weft__sim_chunk *chunk)
 {
-    socket->queued += event->chunk->size;
-    *socket->last = event->chunk;
-    socket->last = &event->chunk->next;
-    event->chunk = NULL;
+    socket->queued += chunk->size;
+    *socket->last = chunk;
+    socket->last = &chunk->next;
     weft__sim_touch(net, socket);
+}
+
+static void receive_in_group(struct weft__sim_net *net, const struct weft__sim_chunk *chunk)
+{
+    for (uint32_t i = 0; i < net->slot_count; i++) {
+        struct weft__sim_socket *socket = net->slots[i].socket;
+        if (socket != NULL && weft__sim_in_group(socket, &chunk->to) && takes(socket, chunk)) {
+            struct weft__sim_chunk *copy = copy_chunk(net, chunk);
+            if (copy != NULL) {
+                receive(net, socket, copy);
+            }
+        }
+    }
 }
 
 /// Nobody was there: a sender that talks to this address alone is told.
@@ -214,16 +245,20 @@ void weft__sim_datagram_arrives(struct weft__sim_net *net, struct weft__sim_even
         }
         return;
     }
-    if (event->to.generation != 0) { // a Unix socket, found when it was sent
-        if (socket != NULL) {
-            receive(net, socket, event);
-        }
+    if (event->to.generation == 0 && weft__sim_is_group(&event->chunk->to)) {
+        receive_in_group(net, event->chunk);
         return;
     }
-    socket = weft__sim_find_receiver(net, &event->chunk->to, &event->chunk->from);
-    if (socket == NULL) {
-        report_unreached(net, event);
-    } else if (!socket->deaf && has_room(socket, socket->queued, event->chunk->size)) {
-        receive(net, socket, event);
+    if (event->to.generation == 0) {
+        socket = weft__sim_find_receiver(net, &event->chunk->to, &event->chunk->from);
+        if (socket == NULL) {
+            report_unreached(net, event);
+        } else if (!takes(socket, event->chunk)) {
+            socket = NULL;
+        }
+    } // else a Unix socket, found when it was sent
+    if (socket != NULL) {
+        receive(net, socket, event->chunk);
+        event->chunk = NULL;
     }
 }

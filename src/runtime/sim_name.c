@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "base/alloc.h"
 #include "runtime/sim_net.h"
 
 /// Where the kernel looks for ports, too.
@@ -63,8 +64,8 @@ static void read_v6(struct weft__sim_name *name, const struct sockaddr *addr)
     name->scope = in.sin6_scope_id;
 }
 
-int weft__sim_name_read(struct weft__sim_name *name, int domain, const struct sockaddr *addr,
-                        uint32_t size)
+int weft__sim_name_read(struct weft__sim_name *name, int domain, int type,
+                        const struct sockaddr *addr, uint32_t size)
 {
     *name = (struct weft__sim_name){ 0 };
     if (addr == NULL || size < sizeof addr->sa_family) {
@@ -73,6 +74,9 @@ int weft__sim_name_read(struct weft__sim_name *name, int domain, const struct so
     name->family = addr->sa_family;
     if (name->family == AF_UNSPEC) {
         return 0;
+    }
+    if (domain == AF_INET6 && name->family == AF_INET && type == SOCK_DGRAM) {
+        domain = AF_INET; // the kernel's UDP takes both
     }
     if (name->family != domain) {
         return domain == AF_UNIX ? -EINVAL : -EAFNOSUPPORT;
@@ -201,6 +205,59 @@ struct weft__sim_socket *weft__sim_find_receiver(struct weft__sim_net *net,
         }
     }
     return lot.winner;
+}
+
+bool weft__sim_is_group(const struct weft__sim_name *name)
+{
+    return is_v4(name) ? name->ip[12] >> 4 == 0xe : name->ip[0] == 0xff;
+}
+
+static struct weft__sim_group *find_group(const struct weft__sim_socket *socket,
+                                          const struct weft__sim_name *group)
+{
+    for (size_t i = 0; socket->groups != NULL && i < WEFT__SIM_GROUPS; i++) {
+        struct weft__sim_group *joined = &socket->groups[i];
+        if (joined->joined && memcmp(joined->ip, group->ip, 16) == 0) {
+            return joined;
+        }
+    }
+    return NULL;
+}
+
+bool weft__sim_in_group(const struct weft__sim_socket *socket, const struct weft__sim_name *group)
+{
+    return socket->bound && fits(socket, group) > 0 && find_group(socket, group) != NULL;
+}
+
+int weft__sim_change_group(struct weft__sim_net *net, struct weft__sim_socket *socket,
+                           const struct weft__sim_name *group, bool join)
+{
+    struct weft__sim_group *joined = find_group(socket, group);
+    if (!weft__sim_is_group(group) || socket->type != SOCK_DGRAM) {
+        return -EINVAL;
+    }
+    if (!join || joined != NULL) {
+        if (joined == NULL || join) {
+            return join ? -EADDRINUSE : -EADDRNOTAVAIL;
+        }
+        joined->joined = false;
+        return 0;
+    }
+    if (socket->groups == NULL) {
+        socket->groups = weft__alloc(net->allocator, WEFT__SIM_GROUPS * sizeof *socket->groups,
+                                     _Alignof(struct weft__sim_group));
+        if (socket->groups == NULL) {
+            return -ENOMEM;
+        }
+    }
+    for (size_t i = 0; i < WEFT__SIM_GROUPS; i++) {
+        if (!socket->groups[i].joined) {
+            socket->groups[i].joined = true;
+            memcpy(socket->groups[i].ip, group->ip, 16);
+            return 0;
+        }
+    }
+    return -ENOBUFS;
 }
 
 struct weft__sim_socket *weft__sim_find_unix(struct weft__sim_net *net,

@@ -118,6 +118,12 @@ static void forget_touched(struct weft__sim_net *net, struct weft__sim_socket *s
     }
 }
 
+static void free_socket(struct weft__sim_net *net, struct weft__sim_socket *socket)
+{
+    weft__free(net->allocator, socket->groups, WEFT__SIM_GROUPS * sizeof *socket->groups);
+    weft__free(net->allocator, socket, sizeof *socket);
+}
+
 void weft__sim_socket_free(struct weft__sim_net *net, struct weft__sim_socket *socket)
 {
     struct weft__sim_slot *slot = &net->slots[socket->self.slot];
@@ -133,7 +139,7 @@ void weft__sim_socket_free(struct weft__sim_net *net, struct weft__sim_socket *s
         socket->first = chunk->next;
         weft__sim_chunk_free(net, chunk); // may free other sockets
     }
-    weft__free(net->allocator, socket, sizeof *socket);
+    free_socket(net, socket);
 }
 
 // Descriptors.
@@ -355,7 +361,7 @@ static void drop_socket(struct weft__sim_net *net, struct weft__sim_socket *sock
         socket->first = chunk->next;
         free_chunk(net, chunk);
     }
-    weft__free(net->allocator, socket, sizeof *socket);
+    free_socket(net, socket);
 }
 
 void weft__sim_net_close(struct weft__sim_net *net)

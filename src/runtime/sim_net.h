@@ -1,12 +1,13 @@
 // sim_net.h - the network inside a simulation, which all its carriers share.
 //
-// One OS thread: no locks and no atomics. Five files, from the bottom up:
+// One OS thread: no locks and no atomics. Its files, from the bottom up:
 //
 //     sim_net.c       slots, descriptors, time: the events under way and whom they reach
 //     sim_name.c      addresses, ports, and which socket is meant by one
 //     sim_stream.c    connections: segments, windows, half-close, reset, accept queues
 //     sim_datagram.c  messages that stand alone
-//     sim_transfer.c  what an operation does with a socket, or that it has to wait
+//     sim_transfer.c  what an operation does with a socket, or that it has to wait;
+//                     sim_receive.c, sim_send.c
 //     sim_ops.c       the driver's operations: waiting, ending, cancelling, buffers
 //     sim_socket.c    the socket calls of the driver; sim_option.c their options
 //
@@ -106,6 +107,13 @@ struct weft__sim_option {
     unsigned char value[16];
 };
 
+/// As many groups as the kernel lets a socket join.
+#define WEFT__SIM_GROUPS 20
+struct weft__sim_group {
+    bool joined;
+    uint8_t ip[16];
+};
+
 struct weft__sim_socket {
     struct weft__sim_ref self;
     int domain;
@@ -132,12 +140,15 @@ struct weft__sim_socket {
     struct weft__sim_event *ack; // under way to the peer
 
     // Receiving.
+    uint32_t messages; // of a Unix datagram socket: under way to it, or not read yet
     struct weft__sim_chunk *first;
     struct weft__sim_chunk **last;
     size_t queued;
     weft_time arrival;   // of the last thing that is under way to here
     weft_time departure; // of a datagram socket: arrival of the last one sent
     weft_time cut_until;
+
+    struct weft__sim_group *groups; // multicast, of a UDP socket; NULL: none was ever joined
 
     // Listening: the connections that nobody has accepted yet, linked by their own `next`.
     int backlog;
@@ -313,9 +324,9 @@ static inline bool weft__sim_is_unix(const struct weft__sim_socket *socket)
 
 // sim_name.c
 
-/// Reads an address for a socket of this domain. -EINVAL, -EAFNOSUPPORT.
-int weft__sim_name_read(struct weft__sim_name *name, int domain, const struct sockaddr *addr,
-                        uint32_t size);
+/// Reads an address for a socket of this domain and type. -EINVAL, -EAFNOSUPPORT.
+int weft__sim_name_read(struct weft__sim_name *name, int domain, int type,
+                        const struct sockaddr *addr, uint32_t size);
 
 /// Writes the address as a socket of this domain sees it, cut to `*size`, which becomes its length.
 void weft__sim_name_write(const struct weft__sim_name *name, int domain, void *addr,
@@ -348,6 +359,16 @@ struct weft__sim_socket *weft__sim_find_listener(struct weft__sim_net *net,
 struct weft__sim_socket *weft__sim_find_receiver(struct weft__sim_net *net,
                                                  const struct weft__sim_name *to,
                                                  const struct weft__sim_name *from);
+
+/// Whether it is the address of a group, and not of a socket.
+bool weft__sim_is_group(const struct weft__sim_name *name);
+
+/// Whether a datagram to the group reaches the socket.
+bool weft__sim_in_group(const struct weft__sim_socket *socket, const struct weft__sim_name *group);
+
+/// Joins or leaves a group.
+int weft__sim_change_group(struct weft__sim_net *net, struct weft__sim_socket *socket,
+                           const struct weft__sim_name *group, bool join);
 
 /// The Unix socket of that name, or NULL.
 struct weft__sim_socket *weft__sim_find_unix(struct weft__sim_net *net,
@@ -406,6 +427,13 @@ int64_t weft__sim_send_message(struct weft__sim_net *net, struct weft__sim_socke
 /// A datagram socket remembers whom it talks to.
 int weft__sim_associate(struct weft__sim_net *net, struct weft__sim_socket *socket,
                         const struct weft__sim_name *to);
+
+/// Whether the peer of a connected one could take a message.
+bool weft__sim_peer_has_room(const struct weft__sim_net *net,
+                             const struct weft__sim_socket *socket);
+
+/// It waits for another socket: weft__sim_touch_stuck().
+void weft__sim_stick(struct weft__sim_net *net, struct weft__sim_socket *socket);
 
 void weft__sim_datagram_arrives(struct weft__sim_net *net, struct weft__sim_event *event);
 

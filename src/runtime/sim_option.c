@@ -3,10 +3,12 @@
 // Obeyed are the reuse options, IPV6_V6ONLY, SO_LINGER without time and the buffer sizes. What Linux
 // knows and a simulated network has no use for is remembered and given back; the rest is refused.
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/sim_net.h"
 
@@ -23,55 +25,57 @@ struct known {
     int name;
     uint8_t least; // bytes
     uint8_t most;
+    int low; // of a number
+    int high;
 };
 
-#define NUMBER sizeof(int), sizeof(int)
-
 static const struct known known[] = {
-    { SOL_SOCKET, SO_REUSEADDR, NUMBER },
-    { SOL_SOCKET, SO_REUSEPORT, NUMBER },
-    { SOL_SOCKET, SO_KEEPALIVE, NUMBER },
-    { SOL_SOCKET, SO_BROADCAST, NUMBER },
-    { SOL_SOCKET, SO_DONTROUTE, NUMBER },
-    { SOL_SOCKET, SO_OOBINLINE, NUMBER },
-    { SOL_SOCKET, SO_PRIORITY, NUMBER },
-    { SOL_SOCKET, SO_RCVLOWAT, NUMBER },
-    { SOL_SOCKET, SO_PASSCRED, NUMBER },
-    { SOL_SOCKET, SO_ZEROCOPY, NUMBER },
-    { SOL_SOCKET, SO_BUSY_POLL, NUMBER },
-    { SOL_SOCKET, SO_INCOMING_CPU, NUMBER },
-    { SOL_SOCKET, SO_MARK, NUMBER },
-    { SOL_SOCKET, SO_TIMESTAMP, NUMBER },
-    { SOL_SOCKET, SO_LINGER, sizeof(struct linger), sizeof(struct linger) },
-    { SOL_SOCKET, SO_RCVTIMEO, 16, 16 },
-    { SOL_SOCKET, SO_SNDTIMEO, 16, 16 },
-    { SOL_SOCKET, SO_BINDTODEVICE, 0, 16 },
-    { IPPROTO_TCP, TCP_NODELAY, NUMBER },
-    { IPPROTO_TCP, TCP_CORK, NUMBER },
-    { IPPROTO_TCP, TCP_KEEPIDLE, NUMBER },
-    { IPPROTO_TCP, TCP_KEEPINTVL, NUMBER },
-    { IPPROTO_TCP, TCP_KEEPCNT, NUMBER },
-    { IPPROTO_TCP, TCP_USER_TIMEOUT, NUMBER },
-    { IPPROTO_TCP, TCP_QUICKACK, NUMBER },
-    { IPPROTO_TCP, TCP_DEFER_ACCEPT, NUMBER },
-    { IPPROTO_TCP, TCP_FASTOPEN, NUMBER },
-    { IPPROTO_TCP, TCP_FASTOPEN_CONNECT, NUMBER },
-    { IPPROTO_TCP, TCP_NOTSENT_LOWAT, NUMBER },
-    { IPPROTO_TCP, TCP_MAXSEG, NUMBER },
-    { IPPROTO_UDP, UDP_GRO, NUMBER },
-    { IPPROTO_IP, IP_TTL, NUMBER },
-    { IPPROTO_IP, IP_TOS, NUMBER },
-    { IPPROTO_IP, IP_PKTINFO, NUMBER },
-    { IPPROTO_IP, IP_FREEBIND, NUMBER },
-    { IPPROTO_IP, IP_MULTICAST_TTL, NUMBER },
-    { IPPROTO_IP, IP_MULTICAST_LOOP, NUMBER },
-    { IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, NUMBER },
-    { IPPROTO_IPV6, IPV6_V6ONLY, NUMBER },
-    { IPPROTO_IPV6, IPV6_UNICAST_HOPS, NUMBER },
-    { IPPROTO_IPV6, IPV6_TCLASS, NUMBER },
-    { IPPROTO_IPV6, IPV6_RECVPKTINFO, NUMBER },
-    { IPPROTO_IPV6, IPV6_MULTICAST_HOPS, NUMBER },
-    { IPPROTO_IPV6, IPV6_MULTICAST_LOOP, NUMBER },
+    { SOL_SOCKET, SO_REUSEADDR, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_REUSEPORT, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_KEEPALIVE, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_BROADCAST, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_DONTROUTE, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_OOBINLINE, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_PRIORITY, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_RCVLOWAT, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_PASSCRED, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_ZEROCOPY, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_INCOMING_CPU, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_MARK, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_TIMESTAMP, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_BUSY_POLL, sizeof(int), sizeof(int), 0, INT_MAX },
+    { SOL_SOCKET, SO_LINGER, sizeof(struct linger), sizeof(struct linger), INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_RCVTIMEO, 16, 16, INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_SNDTIMEO, 16, 16, INT_MIN, INT_MAX },
+    { SOL_SOCKET, SO_BINDTODEVICE, 0, 16, INT_MIN, INT_MAX },
+    { IPPROTO_TCP, TCP_NODELAY, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_TCP, TCP_CORK, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_TCP, TCP_KEEPIDLE, sizeof(int), sizeof(int), 1, 32767 },
+    { IPPROTO_TCP, TCP_KEEPINTVL, sizeof(int), sizeof(int), 1, 32767 },
+    { IPPROTO_TCP, TCP_KEEPCNT, sizeof(int), sizeof(int), 1, 127 },
+    { IPPROTO_TCP, TCP_USER_TIMEOUT, sizeof(int), sizeof(int), 0, INT_MAX },
+    { IPPROTO_TCP, TCP_QUICKACK, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_TCP, TCP_DEFER_ACCEPT, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_TCP, TCP_FASTOPEN, sizeof(int), sizeof(int), 0, INT_MAX },
+    { IPPROTO_TCP, TCP_FASTOPEN_CONNECT, sizeof(int), sizeof(int), 0, 1 },
+    { IPPROTO_TCP, TCP_NOTSENT_LOWAT, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_TCP, TCP_MAXSEG, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_UDP, UDP_GRO, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IP, IP_TTL, sizeof(int), sizeof(int), 1, 255 },
+    { IPPROTO_IP, IP_TOS, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IP, IP_PKTINFO, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IP, IP_FREEBIND, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IP, IP_MULTICAST_TTL, sizeof(int), sizeof(int), -1, 255 },
+    { IPPROTO_IP, IP_MULTICAST_LOOP, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IP, IP_MULTICAST_IF, 4, sizeof(struct ip_mreqn), INT_MIN, INT_MAX },
+    { IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IPV6, IPV6_V6ONLY, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IPV6, IPV6_UNICAST_HOPS, sizeof(int), sizeof(int), -1, 255 },
+    { IPPROTO_IPV6, IPV6_TCLASS, sizeof(int), sizeof(int), -1, 255 },
+    { IPPROTO_IPV6, IPV6_RECVPKTINFO, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IPV6, IPV6_MULTICAST_HOPS, sizeof(int), sizeof(int), -1, 255 },
+    { IPPROTO_IPV6, IPV6_MULTICAST_LOOP, sizeof(int), sizeof(int), INT_MIN, INT_MAX },
+    { IPPROTO_IPV6, IPV6_MULTICAST_IF, sizeof(int), sizeof(int), 0, INT_MAX },
 };
 _Static_assert(WEFT__ARRAY_LEN(known) <= WEFT__SIM_OPTIONS, "a socket has room for all");
 
@@ -139,6 +143,35 @@ static int set_buffer(struct weft__sim_net *net, struct weft__sim_socket *socket
     return 0;
 }
 
+static bool in_range(const struct known *option, const void *value)
+{
+    int number = 0;
+    if (option->least != sizeof number || option->most != sizeof number) {
+        return true;
+    }
+    memcpy(&number, value, sizeof number);
+    return number >= option->low && number <= option->high;
+}
+
+static int set_group(struct weft__sim_net *net, struct weft__sim_socket *socket, int level,
+                     int option, const void *value, uint32_t size)
+{
+    struct group_req request;
+    struct weft__sim_name group;
+    if (size < sizeof request) {
+        return -EINVAL;
+    }
+    memcpy(&request, value, sizeof request);
+    const struct sockaddr *addr = (const struct sockaddr *)&request.gr_group;
+    int rc = weft__sim_name_read(&group, level == IPPROTO_IP ? AF_INET : AF_INET6, 0, addr,
+                                 sizeof request.gr_group);
+    if (rc == 0) {
+        group.port = socket->local.port; // of no meaning here
+        rc = weft__sim_change_group(net, socket, &group, option == MCAST_JOIN_GROUP);
+    }
+    return rc;
+}
+
 int weft__sim_option_set(struct weft__sim_net *net, struct weft__sim_socket *socket, int level,
                          int name, const void *value, uint32_t size)
 {
@@ -148,11 +181,14 @@ int weft__sim_option_set(struct weft__sim_net *net, struct weft__sim_socket *soc
     if (is_foreign(socket, level)) {
         return -EOPNOTSUPP;
     }
+    if (level != SOL_SOCKET && (name == MCAST_JOIN_GROUP || name == MCAST_LEAVE_GROUP)) {
+        return set_group(net, socket, level, name, value, size);
+    }
     size_t i = find(level, name);
     if (i == WEFT__ARRAY_LEN(known)) {
         return -ENOPROTOOPT;
     }
-    if (size < known[i].least) {
+    if (size < known[i].least || !in_range(&known[i], value)) {
         return -EINVAL;
     }
     if (name == SO_BINDTODEVICE && level == SOL_SOCKET && size > 0 &&
@@ -188,6 +224,17 @@ static void put(void *value, uint32_t *size, const void *from, size_t length)
     memcpy(value, from, *size);
 }
 
+/// Both ends are this process.
+static void get_peer(const struct weft__sim_socket *socket, void *value, uint32_t *size)
+{
+    bool connected = weft__sim_is_unix(socket) && socket->peer.generation != 0;
+    struct ucred peer = { 0, (uid_t)-1, (gid_t)-1 };
+    if (connected) {
+        peer = (struct ucred){ getpid(), geteuid(), getegid() };
+    }
+    put(value, size, &peer, sizeof peer);
+}
+
 int weft__sim_option_get(struct weft__sim_net *net, struct weft__sim_socket *socket, int level,
                          int name, void *value, uint32_t *size)
 {
@@ -195,6 +242,10 @@ int weft__sim_option_get(struct weft__sim_net *net, struct weft__sim_socket *soc
     (void)net;
     if (level == SOL_SOCKET && get_fact(socket, name, &fact)) {
         put(value, size, &fact, sizeof fact);
+        return 0;
+    }
+    if (level == SOL_SOCKET && name == SO_PEERCRED) {
+        get_peer(socket, value, size);
         return 0;
     }
     if (is_foreign(socket, level)) {

@@ -117,7 +117,7 @@ static int sim_bind(void *state, int fd, const struct sockaddr *addr, uint32_t s
     if (socket == NULL) {
         return weft__sim_bad_fd(net, fd);
     }
-    int rc = weft__sim_name_read(&name, socket->domain, addr, size);
+    int rc = weft__sim_name_read(&name, socket->domain, 0, addr, size);
     if (rc == 0 && name.family == AF_UNSPEC) {
         rc = -EAFNOSUPPORT;
     }
@@ -243,6 +243,48 @@ static int sim_shutdown(void *state, int fd, int how)
     return rc;
 }
 
+/// Tries one message after the other without waiting. How many, or the first one's error.
+static int do_many(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags,
+                   enum weft__op_code code)
+{
+    struct weft__sim_carrier *carrier = state;
+    struct weft__sim_socket *socket = weft__sim_of_fd(carrier->net, fd);
+    unsigned done = 0;
+    int64_t result = 0;
+    if (socket == NULL) {
+        return weft__sim_bad_fd(carrier->net, fd);
+    }
+    if ((code == WEFT__OP_RECVMSG ? socket->readers : socket->writers) != NULL) {
+        return -EAGAIN; // others were here first
+    }
+    while (done < count && result >= 0) {
+        struct weft__op op = {
+            .code = code,
+            .fd = fd,
+            .data = &messages[done].msg_hdr,
+            .flags = (uint32_t)flags | MSG_DONTWAIT,
+            .scratch = (uint8_t)carrier->number,
+        };
+        result = weft__sim_try(carrier, socket, &op);
+        if (result >= 0) {
+            messages[done++].msg_len = (unsigned)result;
+        }
+    }
+    weft__sim_settle(carrier->net);
+    return done > 0 ? (int)done : (int)result;
+}
+
+static int sim_receive_many(void *state, int fd, struct mmsghdr *messages, unsigned count,
+                            int flags)
+{
+    return do_many(state, fd, messages, count, flags, WEFT__OP_RECVMSG);
+}
+
+static int sim_send_many(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    return do_many(state, fd, messages, count, flags, WEFT__OP_SENDMSG);
+}
+
 const struct weft__sockets weft__sim_sockets = {
     .socket = sim_socket,
     .pair = sim_pair,
@@ -253,5 +295,7 @@ const struct weft__sockets weft__sim_sockets = {
     .set = sim_set,
     .get = sim_get,
     .shutdown = sim_shutdown,
+    .receive_many = sim_receive_many,
+    .send_many = sim_send_many,
     .close = sim_close,
 };

@@ -219,8 +219,7 @@ static int64_t connect_unix(struct weft__sim_net *net, struct weft__sim_socket *
         return -ECONNREFUSED;
     }
     if (is_full(listener)) {
-        net->stuck += !socket->stuck;
-        socket->stuck = true;
+        weft__sim_stick(net, socket);
         return WEFT__SIM_WAIT;
     }
     struct weft__sim_socket *server = make_server(net, listener, socket);
