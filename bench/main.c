@@ -10,6 +10,7 @@
 #include "child.h"
 #include "contend.h"
 #include "machine.h"
+#include "net/isolate.h"
 #include "net/net.h"
 #include "report.h"
 #include "suite.h"
@@ -153,10 +154,11 @@ static void run_row(const struct settings *settings, const struct row *row)
     cpu_set_t cpus;
     choose_cpus(&cpus, settings->cpu, row->cpus);
     uint64_t count = settings->quick ? row->quick_count : row->count;
-    unsigned runs = settings->runs > 0 ? settings->runs
-                    : settings->quick  ? QUICK_RUNS
-                    : row->runs > 0    ? row->runs
-                                       : DEFAULT_RUNS;
+    unsigned runs = settings->runs > 0 ? settings->runs : row->runs > 0 ? row->runs : DEFAULT_RUNS;
+    runs = settings->runs == 0 && settings->quick && runs > QUICK_RUNS ? QUICK_RUNS : runs;
+    if (row->contenders[0].serves != NULL) {
+        net_isolate();
+    }
     for (unsigned round = 0; round < runs; round++) {
         for (unsigned i = 0; row->contenders[i].label != NULL; i++) {
             struct child *child = &children[i];

@@ -108,7 +108,7 @@ const struct row suite_net_rows[] = {
     { "net", "tcp-storm", "many connect at once, and have one request each", tcp_storm,
       10 * THOUSAND, 500, 7, 2, false, "server_cpu_us_per_connection", 0, WEFTS },
     { "net", "tcp-idle", "connections that do nothing: memory of each, wake-ups of the server",
-      tcp_idle, 100 * THOUSAND, 2 * THOUSAND, 1, 2, true, "wakeups_per_s", 0.4, WEFTS },
+      tcp_idle, 100 * THOUSAND, 5 * THOUSAND, 1, 2, true, "wakeups_per_s", 0.4, WEFTS },
     COUNT("instructions-1x1", "user-space instructions of a TCP echo, 1 connection", counted_1x1,
           2 * THOUSAND, 500),
     COUNT("instructions-50x1", "user-space instructions of a TCP echo, 50 connections",

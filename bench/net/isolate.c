@@ -1,13 +1,14 @@
-// isolate.c - a network namespace for one client and its server.
+// isolate.c - a network namespace for the clients and their servers.
+#include "isolate.h"
+
 #include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "server.h"
 
 static void set(const char *path, const char *value)
 {
@@ -30,11 +31,13 @@ static void loopback_up(void)
     }
 }
 
-void server_isolate(void)
+void net_isolate(void)
 {
-    if (unshare(CLONE_NEWNET) < 0) {
+    static bool done;
+    if (done || unshare(CLONE_NEWNET) < 0) {
         return;
     }
+    done = true;
     loopback_up();
     // reno is in every kernel and does not pace, which on a loopback only costs timers.
     set("/proc/sys/net/ipv4/tcp_congestion_control", "reno");

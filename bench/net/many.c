@@ -12,7 +12,7 @@
 #define REQUEST_BYTES 64
 #define ACCEPT_WINDOW 32 // connections that are opened at the same time
 #define IDLE_WINDOW 512
-#define IDLE_SECONDS 2
+#define IDLE_NS_EACH 20000 // how long to look at so many connections: 100,000 for two seconds
 
 struct opening {
     const struct load_address *address;
@@ -154,9 +154,11 @@ static int idle(struct net_job *job, struct contender_result *out)
     server_settle(&job->server);
     server_memory(&job->server, &after);
     double sleeps = server_sleeps(&job->server);
-    nanosleep(&(struct timespec){ IDLE_SECONDS, 0 }, NULL);
+    uint64_t span_ns = job->count * IDLE_NS_EACH;
+    nanosleep(&(struct timespec){ (time_t)(span_ns / 1000000000), (long)(span_ns % 1000000000) },
+              NULL);
     sleeps = server_sleeps(&job->server) - sleeps;
-    contender_add(out, "wakeups_per_s", sleeps / IDLE_SECONDS);
+    contender_add(out, "wakeups_per_s", sleeps * 1e9 / (double)span_ns);
     contender_add(out, "resident_bytes_per_connection",
                   (after.resident_bytes - before.resident_bytes) / count);
     contender_add(out, "page_table_bytes_per_connection",

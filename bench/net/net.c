@@ -100,7 +100,6 @@ int net_main(const char *bench, const char *count, const char *const *argv)
     job.argv = argv;
     job.count = strtoull(count, NULL, 10);
     signal(SIGPIPE, SIG_IGN);
-    server_isolate();
     int rc = pin(job.client_cpu);
     if (rc < 0) {
         return skip(strerror(-rc));

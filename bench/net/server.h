@@ -19,11 +19,6 @@ struct server {
     char why[SERVER_WHY_MAX]; // it is not running
 };
 
-/// Gives this process and its children a network of their own, if the kernel allows it: nobody else's
-/// traffic, firewall or ports, and the same settings on every machine. Without it the machine's own
-/// loopback is used.
-void server_isolate(void);
-
 /// Starts `argv` (ended by NULL; the mode's name and the address are added) on one CPU and waits
 /// until it is ready. It dies with this process. 0, or -1 with `why` set.
 int server_start(struct server *server, const char *const *argv, const char *mode, bool is_tcp,
