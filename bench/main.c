@@ -36,6 +36,7 @@ static void usage(FILE *out)
           "  --cpu N       first CPU to pin the contenders to (default: the first allowed)\n"
           "  --quick       few rounds of few operations: to see that everything runs\n"
           "  --no-peers    weft and the floors only\n"
+          "  --client NAME what the client of the echo rows runs on: plain (default) or weft\n"
           "  --peers DIR   where bench/peers/build put the peers (default: bench-peers beside\n"
           "                this program)\n",
           out);
@@ -174,13 +175,24 @@ static void run_row(const struct settings *settings, const struct row *row)
     report_row(stdout, settings->json, row, samples, count);
 }
 
+static void choose_client(const char *name)
+{
+    if (strcmp(name, "plain") != 0 && strcmp(name, "weft") != 0) {
+        fprintf(stderr, "weft-bench: --client: '%s' is neither plain nor weft\n", name);
+        exit(2);
+    }
+    setenv(NET_CLIENT, name, 1); // for the children that are clients
+}
+
 static void parse(struct settings *settings, int argc, char **argv)
 {
-    enum { LIST = 1, JSON, RUNS, CPU, QUICK, NO_PEERS, PEERS, HELP };
+    enum { LIST = 1, JSON, RUNS, CPU, QUICK, NO_PEERS, PEERS, CLIENT, HELP };
     static const struct option options[] = {
-        { "list", 0, NULL, LIST },         { "json", 0, NULL, JSON },   { "runs", 1, NULL, RUNS },
-        { "cpu", 1, NULL, CPU },           { "quick", 0, NULL, QUICK }, { "help", 0, NULL, HELP },
-        { "no-peers", 0, NULL, NO_PEERS }, { "peers", 1, NULL, PEERS }, { NULL, 0, NULL, 0 },
+        { "list", 0, NULL, LIST },         { "json", 0, NULL, JSON },
+        { "runs", 1, NULL, RUNS },         { "cpu", 1, NULL, CPU },
+        { "quick", 0, NULL, QUICK },       { "help", 0, NULL, HELP },
+        { "no-peers", 0, NULL, NO_PEERS }, { "peers", 1, NULL, PEERS },
+        { "client", 1, NULL, CLIENT },     { NULL, 0, NULL, 0 },
     };
     *settings = (struct settings){ .cpu = -1, .peers = default_peers() };
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -192,6 +204,7 @@ static void parse(struct settings *settings, int argc, char **argv)
         case QUICK: settings->quick = true; break;
         case NO_PEERS: settings->peers = NULL; break;
         case PEERS: settings->peers = optarg; break;
+        case CLIENT: choose_client(optarg); break;
         case HELP: usage(stdout); exit(0);
         default: usage(stderr); exit(2);
         }

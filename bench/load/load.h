@@ -74,6 +74,7 @@ struct load_core {
 };
 
 extern const struct load_core load_epoll; // plain system calls; from any thread
+extern const struct load_core load_weft;  // from a virtual thread; all on its carrier
 
 /// At least LOAD_CHUNK bytes from any place in the first request on: what one request says, again and
 /// again, so that many requests are one write and replies can be compared however they are cut. The
@@ -81,9 +82,12 @@ extern const struct load_core load_epoll; // plain system calls; from any thread
 char *load_pattern(size_t size);
 #define LOAD_CHUNK 65536
 
-/// A non-blocking socket that connects to the address; the `index`th of many. TCP connections to a
-/// loopback address spread over several source addresses, because one has only 28,000 ports. A
-/// descriptor, maybe still connecting, or a negative errno.
+/// A socket for the `index`th of many connections to the address. Those to a TCP loopback address
+/// spread over several source addresses, because one has only 28,000 ports. A descriptor, or a negative
+/// errno.
+int load_socket(const struct load_address *address, unsigned index);
+
+/// The same, non-blocking and connected, or still connecting.
 int load_connect(const struct load_address *address, unsigned index);
 
 /// Waits until the socket is connected; ten seconds at most. 0 or a negative errno.

@@ -1,16 +1,24 @@
 // main.c - weft-load: asks an echo server and reports what it took.
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft.h>
 
 #include "load.h"
 #include "load_report.h"
 
 #define DEFAULT_SECONDS 10
 #define WARM_NS 500000000u
+#define OPEN_QUANTUM_NS 5000 // what is due must not wait for the end of a long time slice
+
+struct command {
+    struct load_plan plan;
+    struct load_result result;
+    const struct load_core *core;
+    bool json;
+};
 
 static void usage(FILE *out)
 {
@@ -23,7 +31,9 @@ static void usage(FILE *out)
           "                     server keeps up; latency counts from then (default: closed loop)\n"
           "  --seconds N        how long to measure (default 10, unless --count is given)\n"
           "  --count N          how many requests to measure\n"
-          "  --json             the result as JSON\n",
+          "  --plain            plain system calls and epoll instead of weft\n"
+          "  --json             the result as JSON\n"
+          "WEFT_IO=uring|epoll chooses weft's driver.\n",
           out);
 }
 
@@ -46,9 +56,9 @@ static double number(const char *option, const char *text, double min, double ma
     return value;
 }
 
-static bool parse(struct load_plan *plan, int argc, char **argv)
+static void parse(struct command *command, int argc, char **argv)
 {
-    enum { CONNECTIONS = 1, DEPTH, SIZE, RATE, SECONDS, COUNT, JSON, HELP };
+    enum { CONNECTIONS = 1, DEPTH, SIZE, RATE, SECONDS, COUNT, PLAIN, JSON, HELP };
     static const struct option options[] = {
         { "connections", 1, NULL, CONNECTIONS },
         { "depth", 1, NULL, DEPTH },
@@ -56,11 +66,13 @@ static bool parse(struct load_plan *plan, int argc, char **argv)
         { "rate", 1, NULL, RATE },
         { "seconds", 1, NULL, SECONDS },
         { "count", 1, NULL, COUNT },
+        { "plain", 0, NULL, PLAIN },
         { "json", 0, NULL, JSON },
         { "help", 0, NULL, HELP },
         { NULL, 0, NULL, 0 },
     };
-    bool json = false;
+    struct load_plan *plan = &command->plan;
+    command->core = &load_weft;
     *plan = (struct load_plan){ .connections = 50, .depth = 1, .size_bytes = 64 };
     for (int option, i; (option = getopt_long(argc, argv, "", options, &i)) != -1;) {
         const char *name = option != '?' ? options[i].name : NULL;
@@ -75,7 +87,8 @@ static bool parse(struct load_plan *plan, int argc, char **argv)
             plan->duration_ns = (uint64_t)(number(name, optarg, 1e-3, 1e6, false) * 1e9);
             break;
         case COUNT: plan->count = (uint64_t)number(name, optarg, 1, 1e15, true); break;
-        case JSON: json = true; break;
+        case PLAIN: command->core = &load_epoll; break;
+        case JSON: command->json = true; break;
         case HELP: usage(stdout); exit(0);
         default: usage(stderr); exit(2);
         }
@@ -91,7 +104,6 @@ static bool parse(struct load_plan *plan, int argc, char **argv)
         plan->duration_ns = DEFAULT_SECONDS * 1000000000u;
     }
     plan->warm_ns = WARM_NS;
-    return json;
 }
 
 static const char *explain(int rc)
@@ -101,21 +113,35 @@ static const char *explain(int rc)
                           : strerror(-rc);
 }
 
+static int run(void *arg)
+{
+    struct command *command = arg;
+    struct load *load;
+    int rc = command->core->open(&load, &command->plan);
+    if (rc == 0) {
+        rc = command->core->run(load, &command->result);
+        command->core->close(load);
+    }
+    return rc;
+}
+
+static int run_on_weft(struct command *command)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 1;
+    options.quantum_ns = command->plan.rate > 0 ? OPEN_QUANTUM_NS : 0;
+    return weft_run(run, command, &options);
+}
+
 int main(int argc, char **argv)
 {
-    static struct load_plan plan;
-    static struct load_result result;
-    bool json = parse(&plan, argc, argv);
-    struct load *load;
-    int rc = load_epoll.open(&load, &plan);
-    if (rc == 0) {
-        rc = load_epoll.run(load, &result);
-        load_epoll.close(load);
-    }
+    static struct command command;
+    parse(&command, argc, argv);
+    int rc = command.core == &load_weft ? run_on_weft(&command) : run(&command);
     if (rc < 0) {
-        fprintf(stderr, "weft-load: %s: %s\n", plan.address.text, explain(rc));
+        fprintf(stderr, "weft-load: %s: %s\n", command.plan.address.text, explain(rc));
         return 1;
     }
-    load_report(stdout, json, &plan, &result);
+    load_report(stdout, command.json, &command.plan, &command.result);
     return 0;
 }

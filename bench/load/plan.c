@@ -98,33 +98,40 @@ static int choose_source(int fd, const struct load_address *to, unsigned index)
     return bind(fd, (struct sockaddr *)&from, sizeof from) < 0 ? -errno : 0;
 }
 
-static void set_up(int fd, int family)
-{
-    if (family == AF_INET) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-        // Ports of closed connections must not wait for two minutes: rounds follow each other.
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
-        fcntl(fd, F_SETFL, O_NONBLOCK);
-    }
-}
-
-int load_connect(const struct load_address *address, unsigned index)
+int load_socket(const struct load_address *address, unsigned index)
 {
     int family = address->any.sa_family;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return -errno;
     }
-    set_up(fd, family);
-    int rc = choose_source(fd, address, index);
-    if (rc == 0 && connect(fd, &address->any, address->size) < 0 && errno != EINPROGRESS) {
-        rc = -errno;
+    if (family == AF_INET) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+        // Ports of closed connections must not wait for two minutes: rounds follow each other.
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
     }
+    int rc = choose_source(fd, address, index);
     if (rc < 0) {
         close(fd);
         return rc;
     }
-    // A Unix socket waits for room in the listener's queue; one that does not block would fail.
+    return fd;
+}
+
+int load_connect(const struct load_address *address, unsigned index)
+{
+    int fd = load_socket(address, index);
+    if (fd < 0) {
+        return fd;
+    }
+    // A Unix socket that does not block fails when the listener's queue is full, so that one waits.
+    bool may_wait = address->any.sa_family == AF_UNIX;
+    fcntl(fd, F_SETFL, may_wait ? 0 : O_NONBLOCK);
+    if (connect(fd, &address->any, address->size) < 0 && errno != EINPROGRESS) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
 }

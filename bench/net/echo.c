@@ -22,14 +22,14 @@ static int open_all(struct net_job *job)
         .mark = net_mark,
         .mark_arg = &watch,
     };
-    return load_epoll.open(&load, &plan);
+    return net_core->open(&load, &plan);
 }
 
 static int run(struct net_job *job, struct contender_result *out)
 {
     (void)job;
     static struct load_result result;
-    int rc = load_epoll.run(load, &result);
+    int rc = net_core->run(load, &result);
     if (rc < 0) {
         return rc;
     }

@@ -59,10 +59,10 @@ static int ask(struct net_job *job, uint64_t requests)
         .count = requests,
     };
     struct load *load;
-    int rc = load_epoll.open(&load, &plan);
+    int rc = net_core->open(&load, &plan);
     if (rc == 0) {
-        rc = load_epoll.run(load, &result);
-        load_epoll.close(load);
+        rc = net_core->run(load, &result);
+        net_core->close(load);
     }
     return rc;
 }

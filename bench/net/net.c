@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft.h>
 
 static const struct net_kind *const kinds[] = {
     &net_echo, &net_accept, &net_storm, &net_idle, &net_send, &net_receive, &net_instructions, NULL,
 };
+
+const struct load_core *net_core = &load_epoll;
 
 static struct net_job job;
 static const struct net_kind *kind;
@@ -86,38 +89,68 @@ static int round_once(struct contender_result *out, uint64_t count)
     return kind->round(&job, out);
 }
 
-int net_main(const char *bench, const char *count, const char *const *argv)
+// Opens what the rounds need and plays them.
+static int play(void *arg)
+{
+    const char *bench = arg;
+    int rc = kind->open != NULL ? kind->open(&job) : 0;
+    if (rc < 0) {
+        return skip(job.server.why[0] != '\0' ? job.server.why : strerror(-rc));
+    }
+    return contender_serve(&(struct contender_bench){ bench, round_once }, job.count);
+}
+
+// weft's carrier inherits the CPU. While it waits for the next round, in a system call, it has nothing
+// else to do.
+static int play_on_weft(char *bench)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 1;
+    net_core = &load_weft;
+    int rc = weft_run(play, bench, &options);
+    return rc < 0 ? skip(strerror(-rc)) : rc;
+}
+
+static int prepare(const char *bench, const char *count)
 {
     int cpus[2];
     if (parse(bench) < 0) {
-        return skip("no such benchmark");
+        skip("no such benchmark");
+        return -1;
     }
+    job.count = strtoull(count, NULL, 10);
     if (contender_cpus(cpus, 2) < 2) {
-        return skip("needs two CPUs");
+        skip("needs two CPUs");
+        return -1;
     }
     job.server_cpu = cpus[0];
-    job.client_cpu = cpus[1];
-    job.argv = argv;
-    job.count = strtoull(count, NULL, 10);
-    signal(SIGPIPE, SIG_IGN);
-    int rc = pin(job.client_cpu);
+    int rc = pin(cpus[1]);
     if (rc < 0) {
-        return skip(strerror(-rc));
+        skip(strerror(-rc));
+        return -1;
     }
-    rc = load_allow_files(kind->many ? (unsigned)job.count
-                                     : job.connections); // the server inherits it
-    if (rc < 0) {
-        return skip("not allowed to open so many descriptors");
+    // The server inherits it.
+    if (load_allow_files(kind->many ? (unsigned)job.count : job.connections) < 0) {
+        skip("not allowed to open so many descriptors");
+        return -1;
+    }
+    return 0;
+}
+
+int net_main(char *bench, const char *count, const char *const *argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    job.argv = argv;
+    if (prepare(bench, count) < 0) {
+        return 0;
     }
     if (kind->mode != NULL &&
         server_start(&job.server, argv, kind->mode, job.is_tcp, job.server_cpu) < 0) {
         return skip(job.server.why);
     }
-    rc = kind->open != NULL ? kind->open(&job) : 0;
-    if (rc < 0) {
-        return skip(job.server.why[0] != '\0' ? job.server.why : strerror(-rc));
-    }
-    int code = contender_serve(&(struct contender_bench){ bench, round_once }, job.count);
+    const char *client = getenv(NET_CLIENT);
+    bool on_weft = client != NULL && strcmp(client, "weft") == 0;
+    int code = on_weft ? play_on_weft(bench) : play(bench);
     server_stop(&job.server, SIGKILL);
     return code;
 }

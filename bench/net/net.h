@@ -11,7 +11,7 @@ struct net_job {
     const char *const *argv; // of the server
     bool is_tcp;
     unsigned connections, depth;
-    int server_cpu, client_cpu;
+    int server_cpu;
     uint64_t count; // operations a round
 };
 
@@ -27,9 +27,16 @@ struct net_kind {
 extern const struct net_kind net_echo, net_accept, net_storm, net_idle, net_send, net_receive,
     net_instructions;
 
+/// The environment variable that says on what the client of the echo rows runs: "weft", or plain
+/// system calls.
+#define NET_CLIENT "WEFT_BENCH_CLIENT"
+
+/// The core of the load generator that the client uses.
+extern const struct load_core *net_core;
+
 /// Plays the client of row `bench` against the server started by `argv`, by the protocol of
 /// contender.h. Returns the exit code.
-int net_main(const char *bench, const char *count, const char *const *argv);
+int net_main(char *bench, const char *count, const char *const *argv);
 
 /// The client's CPU time, and the server's, while a measurement runs.
 struct net_watch {
