@@ -59,6 +59,7 @@ enum weft__uring_stage {
 #define WEFT__MARK_COPY 0x08u       ///< a SEND_ZC that has to do as a SEND
 #define WEFT__MARK_WORKER 0x10u     ///< goes to one of the kernel's workers
 #define WEFT__MARK_OTHER_SIDE 0x20u ///< a SPLICE whose input was ready
+#define WEFT__MARK_POLLED 0x20u     ///< a send that has waited for room in vain
 #define WEFT__MARK_MULTI 0x40u      ///< submitted as multishot
 #define WEFT__MARK_SUSPECT 0x80u    ///< in `suspects`
 

@@ -77,9 +77,20 @@ static void prepare_accept(struct weft__uring *u, struct io_uring_sqe *sqe, stru
     }
 }
 
-static void prepare_send(struct weft__uring *u, struct io_uring_sqe *sqe, struct weft__op *op)
+/// How to send. The kernel must not wait for room in the queue of a Unix datagram socket: seen with
+/// Linux 6.18, it forgets that its first attempt has read the bytes, sends an empty datagram at the
+/// second and says 0. So an op that may be one (those of managed sockets are not) only tries, and the
+/// wait is ours.
+static int send_flags(const struct weft__op *op)
 {
     int flags = (int)op->flags | MSG_NOSIGNAL;
+    bool tries = (op->mode & WEFT__OP_MANAGED) == 0 && (op->flags & MSG_WAITALL) == 0;
+    return tries ? flags | MSG_DONTWAIT : flags;
+}
+
+static void prepare_send(struct weft__uring *u, struct io_uring_sqe *sqe, struct weft__op *op)
+{
+    int flags = send_flags(op);
     if (op->code == WEFT__OP_SEND_ZC && (u->features & WEFT__URING_SEND_ZC) != 0 &&
         (op->scratch & WEFT__MARK_COPY) == 0) {
         io_uring_prep_send_zc(sqe, op->fd, op->data, clamp(op->size), flags, 0);
@@ -122,7 +133,7 @@ static void prepare(struct weft__uring *u, struct io_uring_sqe *sqe, struct weft
     case WEFT__OP_SEND_ZC: prepare_send(u, sqe, op); break;
     case WEFT__OP_RECVMSG: io_uring_prep_recvmsg(sqe, op->fd, op->data, op->flags); break;
     case WEFT__OP_SENDMSG:
-        io_uring_prep_sendmsg(sqe, op->fd, op->data, op->flags | MSG_NOSIGNAL);
+        io_uring_prep_sendmsg(sqe, op->fd, op->data, (unsigned)send_flags(op));
         break;
     case WEFT__OP_ACCEPT: prepare_accept(u, sqe, op); break;
     case WEFT__OP_CONNECT: io_uring_prep_connect(sqe, op->fd, op->data, (socklen_t)op->size); break;
@@ -284,6 +295,33 @@ static bool is_always_ready(int fd)
     return fstat(fd, &stat) == 0 && (S_ISREG(stat.st_mode) || S_ISBLK(stat.st_mode));
 }
 
+/// Tries the op again after a moment. Its completion, -ETIME, is that of a poll.
+static void start_pause(struct weft__uring *u, struct weft__op *op)
+{
+    static struct __kernel_timespec moment = { .tv_nsec = 1 * WEFT_MS };
+    struct io_uring_sqe *sqe = weft__op_list_empty(&u->backlog) ? weft__uring_sqe(u) : NULL;
+    if (sqe == NULL) {
+        put_off(u, op);
+        return;
+    }
+    io_uring_prep_timeout(sqe, &moment, 0, 0);
+    op->stage = WEFT__STAGE_POLL;
+    enter_kernel(u, sqe, op);
+}
+
+/// A send found no room. If it finds none although the socket was ready (a datagram to somebody whose
+/// queue is full), nothing tells when there will be.
+static void wait_to_send(struct weft__uring *u, struct weft__op *op)
+{
+    if ((op->scratch & WEFT__MARK_POLLED) == 0) {
+        op->scratch |= WEFT__MARK_POLLED;
+        start_poll(u, op, op->fd, POLLOUT);
+    } else {
+        op->scratch &= (uint8_t)~WEFT__MARK_POLLED;
+        start_pause(u, op);
+    }
+}
+
 /// The descriptor is non-blocking. True: the op goes on by itself.
 static bool wait_until_ready(struct weft__uring *u, struct weft__op *op)
 {
@@ -313,6 +351,9 @@ static bool wait_until_ready(struct weft__uring *u, struct weft__op *op)
             start_poll(u, op, op->fd, POLLOUT);
         }
         break;
+    case WEFT__OP_SEND:
+    case WEFT__OP_SEND_ZC:
+    case WEFT__OP_SENDMSG: wait_to_send(u, op); break;
     default: start_poll(u, op, op->fd, POLLOUT);
     }
     return true;
@@ -362,7 +403,7 @@ static bool receive(struct weft__uring *u, struct weft__op *op, int *result, uin
 /// A poll in front of the op has ended. True: so has the op, with `result`.
 static bool after_poll(struct weft__uring *u, struct weft__op *op, int *result, uint32_t *flags)
 {
-    if (*result < 0) {
+    if (*result < 0 && *result != -ETIME) {
         return true;
     }
     if ((op->scratch & WEFT__MARK_ASKED) != 0 || is_forgotten(u, op)) {

@@ -29,9 +29,6 @@ enum {
     AT_ONCE = WEFT__SIZED(32, 2), ///< messages of one system call
 };
 
-#define SHORTEST_PAUSE_NS (50 * WEFT_US)
-#define LONGEST_PAUSE_NS (5 * WEFT_MS)
-
 /// Room for one control message with an int, the largest that we send or ask for.
 union control {
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -143,63 +140,15 @@ static int await(struct weft__dgram *dgram, short events, const char *what, weft
     return rc < 0 ? (int)rc : 0;
 }
 
-static int try_to_send(struct weft__dgram *dgram, const struct weft_dgram_message *message,
-                       uint32_t flags, weft_time deadline)
+static int send_by_op(struct weft__dgram *dgram, const struct weft_dgram_message *message,
+                      weft_time deadline)
 {
     struct msghdr header;
     struct envelope envelope;
-    struct weft__call call = {
-        .op = { .code = WEFT__OP_SENDMSG, .data = &header, .flags = flags },
-    };
+    struct weft__call call = { .op = { .code = WEFT__OP_SENDMSG, .data = &header } };
     seal(&header, &envelope, message);
     int64_t rc = weft__dgram_call(dgram, &call, "send", deadline);
     return rc < 0 ? (int)rc : 0;
-}
-
-/// Sleeps for a moment, twice as long the next time. 0, -ETIMEDOUT or -ECANCELED.
-static int pause_for(struct weft__task *task, weft_time *step_ns, weft_time deadline)
-{
-    struct weft__wait wait;
-    weft_time now = weft__host_now(task);
-    if (now >= deadline) {
-        return -ETIMEDOUT;
-    }
-    weft_time step = deadline - now < *step_ns ? deadline - now : *step_ns;
-    *step_ns = *step_ns < LONGEST_PAUSE_NS ? 2 * *step_ns : LONGEST_PAUSE_NS;
-    weft__wait_init(&wait, task, WEFT__WAIT_WITHDRAW, "send");
-    int rc = weft__block(&wait, now + step);
-    return rc == -ETIMEDOUT ? 0 : rc;
-}
-
-/// Sends a Unix datagram, whose receiver's queue may be full. That wait must not happen inside of
-/// io_uring: seen with Linux 6.18, it forgets that its first attempt has read the bytes and then
-/// sends an empty datagram. A connected socket is writable when its peer has room; one that is not
-/// is always writable, and nothing tells when to try again.
-static int send_patiently(struct weft__dgram *dgram, struct weft__task *task,
-                          const struct weft_dgram_message *message, weft_time deadline)
-{
-    weft_time step_ns = SHORTEST_PAUSE_NS;
-    for (;;) {
-        int rc = try_to_send(dgram, message, MSG_DONTWAIT, deadline);
-        if (rc != -EAGAIN) {
-            return rc;
-        }
-        if (weft_addr_kind(&message->addr) == WEFT_ADDR_NONE) {
-            rc = await(dgram, POLLOUT, "send", deadline);
-        } else {
-            rc = pause_for(task, &step_ns, deadline);
-        }
-        if (rc < 0) {
-            return rc;
-        }
-    }
-}
-
-static int send_by_op(struct weft__dgram *dgram, struct weft__task *task,
-                      const struct weft_dgram_message *message, weft_time deadline)
-{
-    return dgram->kind == WEFT_ADDR_UNIXGRAM ? send_patiently(dgram, task, message, deadline)
-                                             : try_to_send(dgram, message, 0, deadline);
 }
 
 /// Before each call that does not wait: what an op would say.
@@ -242,7 +191,7 @@ static int send_some(struct weft__dgram *dgram, struct weft__task *task,
         }
     }
     if (rc == -EAGAIN) {
-        rc = send_by_op(dgram, task, messages, deadline);
+        rc = send_by_op(dgram, messages, deadline);
         return rc < 0 ? rc : 1;
     }
     return rc;

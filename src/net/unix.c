@@ -6,7 +6,6 @@
 #include <weft/unix.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -23,25 +22,6 @@
 
 /// For a socket on which others have switched on SO_PASSCRED, SO_PASSPIDFD and SO_PASSSEC.
 #define OTHERS_BYTES (CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int)) + CMSG_SPACE(256))
-
-/// The wait for room is our own: see send_patiently() in dgram_io.c.
-static int64_t send_to_peer(int fd, struct msghdr *header, weft_time deadline)
-{
-    for (;;) {
-        struct weft__call call = {
-            .op = { .code = WEFT__OP_SENDMSG, .fd = fd, .data = header, .flags = MSG_DONTWAIT },
-        };
-        int64_t rc = weft__call(&call, "send descriptors", deadline);
-        if (rc != -EAGAIN) {
-            return rc;
-        }
-        call.op = (struct weft__op){ .code = WEFT__OP_POLL, .fd = fd, .flags = POLLOUT };
-        rc = weft__call(&call, "send descriptors", deadline);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-}
 
 int64_t weft_unix_send_fds(int fd, const void *data, size_t size, const int *fds, size_t count,
                            weft_time deadline)
@@ -65,7 +45,8 @@ int64_t weft_unix_send_fds(int fd, const void *data, size_t size, const int *fds
         part->cmsg_len = CMSG_LEN(count * sizeof *fds);
         memcpy(CMSG_DATA(part), fds, count * sizeof *fds);
     }
-    return send_to_peer(fd, &header, deadline);
+    struct weft__call call = { .op = { .code = WEFT__OP_SENDMSG, .fd = fd, .data = &header } };
+    return weft__call(&call, "send descriptors", deadline);
 }
 
 /// Calls `each` for every descriptor that came with the message; `ours` says whether it was sent to

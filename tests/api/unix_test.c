@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <weft.h>
@@ -271,6 +272,67 @@ TEST_SOCKETS(senders_that_are_not_connected_wait_as_well)
         CHECK_OK(weft_dgram_close(s.from));
     }
     CHECK_OK(weft_dgram_close(receiver));
+}
+
+struct plain_send {
+    int fd;
+    int way; // 0: send, 1: sendmsg, 2: sendto
+    struct weft_addr to;
+};
+
+static int send_plainly(void *arg)
+{
+    struct plain_send *send = arg;
+    char text[] = "four";
+    struct iovec parts[2] = { { text, 2 }, { text + 2, 2 } };
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+    uint32_t size;
+    const struct sockaddr *to = weft_addr_sockaddr(&send->to, &size);
+    switch (send->way) {
+    case 0: return (int)weft_send(send->fd, "four", 4, 0, soon());
+    case 1: return (int)weft_sendmsg(send->fd, &message, 0, soon());
+    default: return (int)weft_sendto(send->fd, "four", 4, 0, to, size, soon());
+    }
+}
+
+/// The same with plain descriptors: what waited for room is sent whole.
+TEST_SOCKETS(plain_calls_wait_for_room_in_a_queue)
+{
+    for (int i = 0; i < 6; i++) {
+        struct plain_send send = { .way = i % 3 };
+        weft_dgram *receiver = bind_to("unixgram://", &send.to), *crowd = dial(&send.to);
+        weft_task *task;
+        int filled = 0, result;
+        char text[16];
+        uint32_t size;
+        const struct sockaddr *to = weft_addr_sockaddr(&send.to, &size);
+        send.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | (i < 3 ? 0 : SOCK_NONBLOCK), 0);
+        if (send.way != 2) {
+            CHECK_OK(connect(send.fd, to, size));
+        }
+        while (weft_dgram_send(crowd, "x", 1, weft_after(WEFT_MS)) == 0) {
+            filled++;
+        }
+        for (int n = 1; n < 4; n++) { // into each state of the wait
+            weft_time due = weft_after((weft_time)n * 700 * WEFT_US);
+            CHECK_EQ(weft_sendto(send.fd, "late", 4, 0, send.way == 2 ? to : NULL,
+                                 send.way == 2 ? size : 0, due),
+                     -ETIMEDOUT);
+            CHECK_GE(weft_now(), due);
+        }
+        CHECK_OK(weft_spawn(&task, send_plainly, &send, NULL));
+        CHECK_OK(weft_sleep(3 * WEFT_MS)); // time for it to find the queue full more than once
+        for (; filled > 0; filled--) {
+            CHECK_EQ(weft_dgram_recv(receiver, text, sizeof text, NULL, soon()), 1);
+        }
+        CHECK_EQ(weft_dgram_recv(receiver, text, sizeof text, NULL, soon()), 4);
+        CHECK(memcmp(text, "four", 4) == 0);
+        CHECK_OK(weft_join(&result, task, soon()));
+        CHECK_EQ(result, 4);
+        CHECK_OK(weft_close(send.fd));
+        CHECK_OK(weft_dgram_close(crowd));
+        CHECK_OK(weft_dgram_close(receiver));
+    }
 }
 
 static int send_until_full(void *arg)
