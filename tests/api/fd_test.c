@@ -507,8 +507,7 @@ static int stream_everything(void *arg)
                                  test_seed() + (uint64_t)i };
         struct weft_attr attr = WEFT_ATTR_INIT;
         weft_task *task;
-        int small = 32768;
-        (void)setsockopt(stream.channel.to, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+        channel_shrink(stream.channel, (enum channel_kind)(i / 2));
         attr.place = i < CHANNEL_KINDS ? WEFT_PLACE_CURRENT : WEFT_PLACE_SPREAD;
         CHECK_OK(weft_spawn(&task, read_slowly, &stream, &attr));
         write_in_pieces(&stream, data);

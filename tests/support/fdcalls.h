@@ -4,9 +4,19 @@
 
 #include "support/fds.h"
 
+#include <stdatomic.h>
+
+/// The deadline of all of them: WEFT_FOREVER unless a test says otherwise.
+static _Atomic weft_time fdcalls_until = WEFT_FOREVER;
+
+static inline weft_time fdcalls_deadline(void)
+{
+    return atomic_load(&fdcalls_until);
+}
+
 static inline ssize_t use_write(int fd, const void *data, size_t size)
 {
-    return weft_write(fd, data, size, WEFT_FOREVER);
+    return weft_write(fd, data, size, fdcalls_deadline());
 }
 
 static inline ssize_t use_writev(int fd, const void *data, size_t size)
@@ -15,65 +25,66 @@ static inline ssize_t use_writev(int fd, const void *data, size_t size)
     struct iovec parts[3] = { { bytes, size / 2 },
                               { NULL, 0 },
                               { bytes + size / 2, size - size / 2 } };
-    return weft_writev(fd, parts, 3, WEFT_FOREVER);
+    return weft_writev(fd, parts, 3, fdcalls_deadline());
 }
 
 static inline ssize_t use_write_full(int fd, const void *data, size_t size)
 {
-    return weft_write_full(NULL, fd, data, size, WEFT_FOREVER);
+    return weft_write_full(NULL, fd, data, size, fdcalls_deadline());
 }
 
 static inline ssize_t use_send(int fd, const void *data, size_t size)
 {
-    return weft_send(fd, data, size, 0, WEFT_FOREVER);
+    return weft_send(fd, data, size, 0, fdcalls_deadline());
 }
 
 static inline ssize_t use_sendto(int fd, const void *data, size_t size)
 {
-    return weft_sendto(fd, data, size, 0, NULL, 0, WEFT_FOREVER);
+    return weft_sendto(fd, data, size, 0, NULL, 0, fdcalls_deadline());
 }
 
 static inline ssize_t use_sendmsg(int fd, const void *data, size_t size)
 {
     struct iovec part = { (void *)(uintptr_t)data, size };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    return weft_sendmsg(fd, &message, 0, WEFT_FOREVER);
+    return weft_sendmsg(fd, &message, 0, fdcalls_deadline());
 }
 
 static inline ssize_t use_read(int fd, void *data, size_t size)
 {
-    return weft_read(fd, data, size, WEFT_FOREVER);
+    return weft_read(fd, data, size, fdcalls_deadline());
 }
 
 static inline ssize_t use_readv(int fd, void *data, size_t size)
 {
     struct iovec parts[2] = { { data, 1 }, { (char *)data + 1, size - 1 } };
-    return weft_readv(fd, parts, 2, WEFT_FOREVER);
+    return weft_readv(fd, parts, 2, fdcalls_deadline());
 }
 
 static inline ssize_t use_poll_and_read(int fd, void *data, size_t size)
 {
-    int events = weft_poll(fd, POLLIN, WEFT_FOREVER);
-    return events < 0 ? events : weft_read(fd, data, size, WEFT_FOREVER);
+    int events = weft_poll(fd, POLLIN, fdcalls_deadline());
+    return events < 0 ? events : weft_read(fd, data, size, fdcalls_deadline());
 }
 
 static inline ssize_t use_recv(int fd, void *data, size_t size)
 {
-    return weft_recv(fd, data, size, 0, WEFT_FOREVER);
+    return weft_recv(fd, data, size, 0, fdcalls_deadline());
 }
 
 static inline ssize_t use_recvfrom(int fd, void *data, size_t size)
 {
     struct sockaddr_storage addr;
     uint32_t addr_size = sizeof addr;
-    return weft_recvfrom(fd, data, size, 0, (struct sockaddr *)&addr, &addr_size, WEFT_FOREVER);
+    return weft_recvfrom(fd, data, size, 0, (struct sockaddr *)&addr, &addr_size,
+                         fdcalls_deadline());
 }
 
 static inline ssize_t use_recvmsg(int fd, void *data, size_t size)
 {
     struct iovec part = { data, size };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    return weft_recvmsg(fd, &message, 0, WEFT_FOREVER);
+    return weft_recvmsg(fd, &message, 0, fdcalls_deadline());
 }
 
 typedef ssize_t (*writer_fn)(int fd, const void *data, size_t size);

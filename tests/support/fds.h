@@ -97,6 +97,14 @@ static inline struct channel channel_open(enum channel_kind kind, bool nonblocki
     return (struct channel){ fds[0], fds[1] };
 }
 
+/// Makes it hold little, so that writes come back short. A TCP socket that holds less than a segment
+/// or two, 64 KiB each here, would wait for delayed acknowledgements all the time.
+static inline void channel_shrink(struct channel channel, enum channel_kind kind)
+{
+    int size = kind == CHANNEL_TCP ? 90000 : 16000; // doubled by the kernel
+    (void)setsockopt(channel.to, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+}
+
 static inline void channel_close(struct channel channel)
 {
     CHECK_OK(weft_close(channel.from));
