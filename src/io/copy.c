@@ -276,7 +276,26 @@ static int copy_splice(struct copy *copy)
     return OVER;
 }
 
-/// Empties our pipe into the output. What cannot be spliced is taken out and written.
+/// K1: the output takes no splices, but bytes for it are in our pipe.
+static int rescue(struct copy *copy, const struct weft__end *pipe)
+{
+    char memory[4096];
+    while (copy->moved.written < copy->moved.read) {
+        ssize_t n = weft_read(pipe->fd, memory, sizeof memory, copy->deadline);
+        if (n <= 0) {
+            return n < 0 ? (int)n : -EIO;
+        }
+        size_t moved;
+        ssize_t rc = weft_write_full(&moved, copy->out.fd, memory, (size_t)n, copy->deadline);
+        wrote(copy, moved);
+        if (rc < 0) {
+            return (int)rc;
+        }
+    }
+    return ANOTHER;
+}
+
+/// Empties our pipe into the output: 0, ANOTHER or a negative errno.
 static int drain_pipe(struct copy *copy, const struct weft__end *pipe)
 {
     while (copy->moved.written < copy->moved.read) {
@@ -288,6 +307,8 @@ static int drain_pipe(struct copy *copy, const struct weft__end *pipe)
         int64_t n = weft__ends_splice(copy->task, pipe, &copy->out, inside, copy->deadline);
         if (n > 0) {
             wrote(copy, (uint64_t)n);
+        } else if (is_unsuited(n)) {
+            return rescue(copy, pipe);
         } else if (n != -EAGAIN) {
             return n == 0 ? -EIO : (int)n;
         }
@@ -309,7 +330,7 @@ static int pump(struct copy *copy, const struct weft__end *into, const struct we
         } else {
             return n == 0 ? OVER : is_unsuited(n) ? ANOTHER : (int)n;
         }
-        if (rc < 0) {
+        if (rc < 0 || (n > 0 && rc == ANOTHER)) {
             return rc;
         }
     }
