@@ -10,7 +10,7 @@
 extern const struct weft__driver weft__epoll_driver;
 
 #ifdef WEFT_HAVE_URING
-/// io_uring: Linux 5.13 or newer, where nothing forbids it. Opened on the carrier's own thread.
+/// io_uring: Linux 5.15 or newer, where nothing forbids it. Opened on the carrier's own thread.
 extern const struct weft__driver weft__uring_driver;
 #endif
 

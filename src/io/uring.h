@@ -26,7 +26,7 @@ enum weft__uring_tag {
     WEFT__TAGS,
 };
 
-/// What not every kernel can do. Before Linux 5.13 there is no driver at all (the eventfd's poll).
+/// What not every kernel can do.
 #define WEFT__URING_CANCEL_FD 0x01u     ///< 5.19: cancel by descriptor, or everything
 #define WEFT__URING_MULTI_ACCEPT 0x02u  ///< 5.19
 #define WEFT__URING_BUFFER_RING 0x04u   ///< 5.19: receive buffers that the kernel takes by itself
@@ -36,6 +36,7 @@ enum weft__uring_tag {
 #define WEFT__URING_DEFER 0x40u         ///< 6.1: DEFER_TASKRUN
 #define WEFT__URING_NO_SIGNAL 0x80u     ///< 6.18: writes without SIGPIPE
 #define WEFT__URING_COOP 0x100u         ///< 5.19: COOP_TASKRUN
+#define WEFT__URING_LEAST 0x200u        ///< 5.15: without it there is no driver
 
 /// Tests and measurements take features away from drivers that are opened from then on.
 extern unsigned weft__uring_without;

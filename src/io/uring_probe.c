@@ -58,12 +58,13 @@ static const struct {
 int weft__uring_probe(struct weft__uring *u)
 {
     struct io_uring_sqe sqe;
-    int result;
+    int result = 0;
     // Linux 5.15 brought this one. Older kernels run our operations, but with bugs around
     // cancellation and short transfers that are not worth a code path each.
     describe_link(u, &sqe);
     int rc = weft__uring_try(u, &sqe, &result);
-    if (rc == 0 && result == -EINVAL) {
+    bool old = result == -EINVAL || (weft__uring_without & WEFT__URING_LEAST) != 0;
+    if (rc == 0 && old) {
         rc = -ENOSYS;
     }
     for (size_t i = 0; i < WEFT__ARRAY_LEN(trials) && rc == 0; i++) {

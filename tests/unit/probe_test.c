@@ -22,6 +22,9 @@
 
 #include "base/sys.h"
 #include "io/io.h"
+#ifdef WEFT_HAVE_URING
+#include "io/uring.h"
+#endif
 
 #define LOST_NS (20 * WEFT_S)
 
@@ -215,6 +218,25 @@ TEST(choose_epoll_when_only_enter_is_forbidden)
 TEST(choose_epoll_when_enter_is_unknown)
 {
     check_fallback(SYS_io_uring_enter, ENOSYS);
+}
+
+TEST(choose_epoll_before_linux_5_15)
+{
+    const struct weft__driver *chosen;
+    char why[160];
+    if (!test_uring_available()) {
+        SKIP("no io_uring here");
+    }
+    int descriptors = count_descriptors();
+    weft__uring_without = WEFT__URING_LEAST;
+    CHECK_OK(choose(&chosen, WEFT_IO_AUTO, why));
+    CHECK(chosen == &weft__epoll_driver);
+    CHECK(strstr(why, "no usable io_uring") != NULL);
+    CHECK_EQ(choose(&chosen, WEFT_IO_URING, why), -ENOSYS);
+    CHECK_EQ(count_descriptors(), descriptors);
+    weft__uring_without = ~WEFT__URING_LEAST;
+    CHECK_OK(choose(&chosen, WEFT_IO_AUTO, why));
+    CHECK(chosen == &weft__uring_driver);
 }
 
 TEST(choose_fails_without_descriptors)

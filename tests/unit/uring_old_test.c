@@ -14,7 +14,7 @@
 
 __attribute__((constructor)) static void go_back_in_time(void)
 {
-    weft__uring_without = ~0u;
+    weft__uring_without = ~WEFT__URING_LEAST;
 }
 
 #define WITHOUT_HINTS // a kernel may keep to itself that a socket is empty
