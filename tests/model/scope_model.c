@@ -1,11 +1,12 @@
 // scope_model.c - children that leave, fail or are cancelled while their scope is joined
-// (task/scope.c, S2 to S6).
+// (task/scope.c, S2 to S7).
 //
 // The scope dies when its join returns: a child that touches it later is reported. The children
 // were entered before the threads start (spawn_model.c has children that are entered while a cancel
 // is on its way). They are played by threads: they block until cancelled where the model says so,
 // then end as weft__task_end() would end them. A cancel that does not reach a child, or a last
-// child that does not wake the owner, leaves somebody asleep.
+// child that does not wake the owner, leaves somebody asleep. So does a shutdown that is forgotten
+// behind a guard. A shutdown is played by a thread that tells everyone, as the runtime does.
 //
 // Sources: task/scope.c task/wait.c task/run.c
 // Headers: task/word.h base/lock.h
@@ -85,6 +86,63 @@ static void cancel_from_child(void *arg)
     end(number);
 }
 
+// A shutdown.
+
+static void advance(enum weft__stage from, enum weft__stage to, int children)
+{
+    bool advanced = weft__scope_advance(&root, from, to);
+    mc_assert(advanced);
+    weft__interrupt(&owner.task, WEFT__WORD_LOOK);
+    for (int i = 0; i < children; i++) {
+        weft__interrupt(&child[i].task, WEFT__WORD_LOOK);
+    }
+}
+
+static void drain(void *unused)
+{
+    (void)unused;
+    note = 1;
+    advance(WEFT__STAGE_NONE, WEFT__STAGE_DRAIN, 0);
+}
+
+static void drain_and_force(void *unused)
+{
+    (void)unused;
+    advance(WEFT__STAGE_NONE, WEFT__STAGE_DRAIN, 1);
+    note = 1;
+    advance(WEFT__STAGE_DRAIN, WEFT__STAGE_FORCE, 1);
+}
+
+static void drain_and_cancel(void *unused)
+{
+    (void)unused;
+    advance(WEFT__STAGE_NONE, WEFT__STAGE_DRAIN, 0);
+    cancel_outer(NULL);
+}
+
+static void block_until_drained(void)
+{
+    blocked[0] = block_for_ever(&owner.task);
+    mc_assert(note == 1);
+}
+
+// Looks from inside its guard, and so may lose its LOOK; then the guard ends.
+static void work_and_end(void *unused)
+{
+    (void)unused;
+    mc_assert(!weft__scope_cancelled(&owner.task));
+    weft__work_end(&owner.task);
+    block_until_drained();
+}
+
+static void work_and_join(void *unused)
+{
+    (void)unused;
+    mc_assert(!weft__scope_cancelled(&owner.task));
+    verdict = weft__scope_join(&scope);
+    block_until_drained();
+}
+
 static void enter(int number, int result)
 {
     static const char *const names[] = { "child0", "child1" };
@@ -97,21 +155,28 @@ static void enter(int number, int result)
     blocked[number] = 0;
 }
 
-static void reset(int children, int policy, int result)
+static void reset_scopes(int flags)
 {
-    note = 0;
+    note = verdict = 0;
+    blocked[0] = blocked[1] = 0;
     stage_actor_init(&owner, "owner");
     root = outer = (struct weft__scope){ .open = true };
-    outer.parent = &root;
+    outer.parent = outer.root = &root;
     outer.owner = &owner.task;
     owner.task.scope = &outer;
-    weft__scope_open(&scope, &owner.task, policy, WEFT_FOREVER);
-    for (int i = 0; i < children; i++) {
-        enter(i, i == 0 ? result : 0);
-    }
+    weft__scope_open(&scope, &owner.task, flags, WEFT_FOREVER);
     mc_name(&scope, sizeof scope, "scope");
     mc_name(&scope.cause, sizeof scope.cause, "cause");
     mc_name(&scope.lock, sizeof scope.lock, "lock");
+    mc_name(&root.cause, sizeof root.cause, "stage");
+}
+
+static void reset(int children, int flags, int result)
+{
+    reset_scopes(flags);
+    for (int i = 0; i < children; i++) {
+        enter(i, i == 0 ? result : 0);
+    }
     mc_thread(own, NULL);
 }
 
@@ -154,6 +219,39 @@ static void both_cancel(void)
     mc_thread(cancel_from_child, (void *)1);
 }
 
+// The child of a guarding scope feels nothing before the force.
+static void forced(void)
+{
+    reset(1, WEFT_SCOPE_COLLECT | WEFT_SCOPE_WORK, 0);
+    mc_thread(run_until_cancelled, (void *)0);
+    mc_thread(drain_and_force, NULL);
+}
+
+// The child has a guard, the owner has none and waits for it: drained, it still passes a cancel on.
+static void drained_then_cancelled(void)
+{
+    reset(1, WEFT_SCOPE_COLLECT, 0);
+    weft__work_begin(&child[0].task);
+    mc_thread(run_until_cancelled, (void *)0);
+    mc_thread(drain_and_cancel, NULL);
+}
+
+// A guard ends while a drain begins.
+static void guard_ends(void)
+{
+    reset_scopes(WEFT_SCOPE_ALL);
+    weft__work_begin(&owner.task);
+    mc_thread(work_and_end, NULL);
+    mc_thread(drain, NULL);
+}
+
+static void guarding_scope_ends(void)
+{
+    reset_scopes(WEFT_SCOPE_WORK);
+    mc_thread(work_and_join, NULL);
+    mc_thread(drain, NULL);
+}
+
 static void check_fine(void)
 {
     mc_assert(verdict == 0);
@@ -170,6 +268,12 @@ static void check_outside(void)
     mc_assert(verdict == -ECANCELED);
 }
 
+static void check_drained(void)
+{
+    mc_assert(verdict == 0);
+    mc_assert(blocked[0] == -ECANCELED);
+}
+
 const struct mc_model mc_models[] = {
     { .name = "scope_two_leave", .setup = two_leave, .check = check_fine },
     { .name = "scope_one_fails", .setup = one_fails, .check = check_failed, .never_spurious = 1 },
@@ -179,5 +283,13 @@ const struct mc_model mc_models[] = {
       .setup = both_cancel,
       .check = check_failed,
       .never_spurious = 1 },
+    { .name = "scope_forced", .setup = forced, .check = check_outside, .never_spurious = 1 },
+    { .name = "scope_drained_then_cancelled",
+      .setup = drained_then_cancelled,
+      .check = check_outside,
+      .max_bound = 2,
+      .never_spurious = 1 },
+    { .name = "scope_guard_ends", .setup = guard_ends, .check = check_drained },
+    { .name = "scope_guarding_scope_ends", .setup = guarding_scope_ends, .check = check_drained },
     { .name = NULL },
 };
