@@ -27,7 +27,8 @@
 //       passed: of the runtime's by a timer on carrier 0, of a waiter's own by the waiter. The last
 //       tenth is for those who are forced.
 //
-// Locks: none. Checked by: tests/model (shutdown), tests/api/shutdown_test.c, drain_test.c.
+// Locks: none. Checked by: tests/model (shutdown, force), tests/api/shutdown_test.c, drain_test.c,
+// tests/stress/drain_stress.c.
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -83,12 +84,12 @@ static void drain_seen(struct weft__request *request, struct weft__carrier *carr
     if (carrier->number == 0 && runtime->force_at != WEFT_FOREVER) {
         weft__wheel_add(&carrier->wheel, &runtime->force_timer, runtime->force_at);
     }
-    uint32_t before = atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_acq_rel);
+    uint32_t before = atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_release);
     if (before + 1 == (uint32_t)crew->count) {
-        tell_all(runtime);
+        tell_all(runtime); // its fence acquires the other answers, and releases what follows
+        atomic_fetch_add_explicit(&crew->endings, 1, memory_order_relaxed);
+        weft__futex_wake(&crew->endings, INT_MAX);
     }
-    atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
-    weft__futex_wake(&crew->endings, INT_MAX);
 }
 
 static void ask_carriers(struct weft__crew *crew)
