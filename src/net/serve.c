@@ -97,6 +97,19 @@ static int accept_one(struct lane *lane, struct weft_scope *handlers)
     return rc == -ENOMEM ? 0 : rc; // one peer less; memory may come back
 }
 
+/// From now on peers are refused, while handlers may still take their time. The owner of a socket that
+/// is shared has to wait for the others.
+static void stop_listening(struct lane *lane)
+{
+    const struct server *server = lane->server;
+    bool lends = lane == &server->lanes[0] && server->count > 1 &&
+                 weft__addr_is_unix(weft__addr_const(&server->addr));
+    if (!lends) {
+        (void)weft_listener_close(lane->listener);
+        lane->listener = NULL;
+    }
+}
+
 static int accept_all(void *arg)
 {
     struct lane *lane = arg;
@@ -105,6 +118,7 @@ static int accept_all(void *arg)
     while (rc == 0) {
         rc = accept_one(lane, &handlers);
     }
+    stop_listening(lane);
     if (rc != -ECANCELED) {
         weft_scope_cancel(&handlers);
     }
