@@ -6,6 +6,7 @@
 #include <weft/barrier.h>
 #include <weft/base.h>
 #include <weft/blocking.h>
+#include <weft/chan.h>
 #include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/io.h>

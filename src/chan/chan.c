@@ -1,0 +1,337 @@
+// chan.c - a ring of items under a lock, with a queue of waiters on each side.
+//
+//   C1  Items are moved only under the lock, which is never held across a park or a wake. A waiter
+//       that was claimed stays where it is (sync/queue.h, Q2), so its item may be copied then.
+//   C2  If receivers wait, the ring is empty; if senders wait, it is full. So at most one of the
+//       queues is not empty.
+//   C3  Whoever makes room moves the item of the first sender that waits to the end of the ring;
+//       whoever brings an item gives it to the first receiver that waits. So items stay in order,
+//       and at capacity 0 they go from hand to hand by the same rules.
+//   C4  After a close nobody waits.
+//
+// Rejected: a lock-free ring (the lock costs less than the fences that parking would need on both
+// sides, as long as one carrier at a time is in the channel).
+// Lock: chan.lock. Checked by: tests/model/chan_model.c, tests/api/chan_test.c.
+#include <weft/chan.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sync/waiter.h"
+
+struct weft_chan {
+    // Fixed.
+    size_t item_bytes;
+    size_t capacity;
+
+    struct weft__lock lock;
+    // Under lock.
+    bool closed;
+    size_t first; // where the oldest item is
+    size_t len;
+    struct weft__queue senders;
+    struct weft__queue receivers;
+    unsigned char ring[] __attribute__((aligned(16)));
+};
+
+int weft_chan_create(weft_chan **chan, size_t item_bytes, size_t capacity)
+{
+    *chan = NULL;
+    size_t most = (PTRDIFF_MAX - sizeof(weft_chan)) / (item_bytes > 0 ? item_bytes : 1);
+    if (item_bytes == 0 || capacity > most) {
+        return -EINVAL;
+    }
+    weft_chan *made = weft__alloc(NULL, sizeof *made + item_bytes * capacity, 16);
+    if (made == NULL) {
+        return -ENOMEM;
+    }
+    made->item_bytes = item_bytes;
+    made->capacity = capacity;
+    *chan = made;
+    return 0;
+}
+
+int weft_chan_destroy(weft_chan *chan)
+{
+    if (chan == NULL) {
+        return 0;
+    }
+    weft__lock_acquire(&chan->lock);
+    bool busy = chan->senders.first != NULL || chan->receivers.first != NULL;
+    weft__lock_release(&chan->lock);
+    if (busy) {
+        return -EBUSY;
+    }
+    weft__free(NULL, chan, sizeof *chan + chan->item_bytes * chan->capacity);
+    return 0;
+}
+
+/// Words are what most channels carry.
+static inline void copy_item(const weft_chan *chan, void *to, const void *from)
+{
+    if (weft__likely(chan->item_bytes == sizeof(uint64_t))) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else {
+        memcpy(to, from, chan->item_bytes);
+    }
+}
+
+static void *item_of(const struct weft__waiter *waiter)
+{
+    return (void *)(uintptr_t)waiter->want; // NOLINT(performance-no-int-to-ptr)
+}
+
+static inline unsigned char *slot(weft_chan *chan, size_t index)
+{
+    size_t wrapped = index < chan->capacity ? index : index - chan->capacity;
+    return chan->ring + wrapped * chan->item_bytes;
+}
+
+static inline void push(weft_chan *chan, const void *item)
+{
+    copy_item(chan, slot(chan, chan->first + chan->len), item);
+    chan->len++;
+}
+
+/// Sends at once: 0, -EPIPE, or WAITS. Under lock.
+static inline int send_now(weft_chan *chan, const void *item, struct weft__batch *batch)
+{
+    if (weft__unlikely(chan->closed)) {
+        return -EPIPE;
+    }
+    while (chan->receivers.first != NULL) {
+        struct weft__waiter *receiver = chan->receivers.first;
+        if (weft__queue_choose(&chan->receivers, receiver, 0, batch)) {
+            copy_item(chan, item_of(receiver), item);
+            return 0;
+        }
+    }
+    if (chan->len == chan->capacity) {
+        return WEFT__SYNC_WAITS;
+    }
+    push(chan, item);
+    return 0;
+}
+
+/// The first sender that waits, claimed; or NULL. Under lock.
+static struct weft__waiter *next_sender(weft_chan *chan, struct weft__batch *batch)
+{
+    while (chan->senders.first != NULL) {
+        struct weft__waiter *sender = chan->senders.first;
+        if (weft__queue_choose(&chan->senders, sender, 0, batch)) {
+            return sender;
+        }
+    }
+    return NULL;
+}
+
+/// Receives at once: 0, -EPIPE, or WAITS. Under lock.
+static inline int recv_now(weft_chan *chan, void *item, struct weft__batch *batch)
+{
+    if (chan->len > 0) {
+        copy_item(chan, item, slot(chan, chan->first));
+        chan->first = chan->first + 1 == chan->capacity ? 0 : chan->first + 1;
+        chan->len--;
+        struct weft__waiter *sender = next_sender(chan, batch);
+        if (sender != NULL) {
+            push(chan, item_of(sender)); // C3
+        }
+        return 0;
+    }
+    struct weft__waiter *sender = next_sender(chan, batch);
+    if (sender != NULL) {
+        copy_item(chan, item, item_of(sender));
+        return 0;
+    }
+    return chan->closed ? -EPIPE : WEFT__SYNC_WAITS;
+}
+
+static inline void finish(weft_chan *chan, struct weft__batch *batch)
+{
+    weft__lock_release(&chan->lock);
+    if (batch->first != NULL) {
+        weft__batch_finish(batch);
+    }
+}
+
+static int try_send(weft_chan *chan, const void *item)
+{
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    int rc = send_now(chan, item, &batch);
+    finish(chan, &batch);
+    return rc;
+}
+
+static int try_recv(void *item, weft_chan *chan)
+{
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    int rc = recv_now(chan, item, &batch);
+    finish(chan, &batch);
+    return rc;
+}
+
+static int send_attempt(struct weft__waiter *waiter)
+{
+    return try_send(waiter->object, item_of(waiter));
+}
+
+static int recv_attempt(struct weft__waiter *waiter)
+{
+    return try_recv(item_of(waiter), waiter->object);
+}
+
+static int send_enter(struct weft__waiter *waiter)
+{
+    weft_chan *chan = waiter->object;
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    int rc = send_now(chan, item_of(waiter), &batch);
+    if (rc == WEFT__SYNC_WAITS) {
+        weft__queue_push(&chan->senders, waiter);
+    }
+    finish(chan, &batch);
+    return rc;
+}
+
+static int recv_enter(struct weft__waiter *waiter)
+{
+    weft_chan *chan = waiter->object;
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    int rc = recv_now(chan, item_of(waiter), &batch);
+    if (rc == WEFT__SYNC_WAITS) {
+        weft__queue_push(&chan->receivers, waiter);
+    }
+    finish(chan, &batch);
+    return rc;
+}
+
+static int leave(weft_chan *chan, struct weft__queue *queue, struct weft__waiter *waiter, int why)
+{
+    weft__lock_acquire(&chan->lock);
+    (void)weft__queue_remove(queue, waiter);
+    weft__lock_release(&chan->lock);
+    return why;
+}
+
+static int send_leave(struct weft__waiter *waiter, int why)
+{
+    weft_chan *chan = waiter->object;
+    return leave(chan, &chan->senders, waiter, why);
+}
+
+static int recv_leave(struct weft__waiter *waiter, int why)
+{
+    weft_chan *chan = waiter->object;
+    return leave(chan, &chan->receivers, waiter, why);
+}
+
+static const struct weft__sync_ops send_ops = {
+    .what = "channel, to send",
+    .mode = WEFT__WAIT_WITHDRAW,
+    .attempt = send_attempt,
+    .enter = send_enter,
+    .leave = send_leave,
+    .undo = NULL, // somebody may have received it already
+};
+
+static const struct weft__sync_ops recv_ops = {
+    .what = "channel, to receive",
+    .mode = WEFT__WAIT_WITHDRAW,
+    .attempt = recv_attempt,
+    .enter = recv_enter,
+    .leave = recv_leave,
+    .undo = NULL, // the item would be lost, or out of order
+};
+
+WEFT__NOINLINE static int wait(weft_chan *chan, const struct weft__sync_ops *ops, const void *item,
+                               struct weft__task *self, weft_time deadline)
+{
+    struct weft__waiter waiter;
+    weft__waiter_init(&waiter, ops, chan, &chan->lock);
+    waiter.want = (uintptr_t)item;
+    return weft__sync_wait(&waiter, self, deadline);
+}
+
+int weft_chan_send(weft_chan *chan, const void *item, weft_time deadline)
+{
+    struct weft__task *self;
+    int rc = weft__sync_begin(&self);
+    if (rc == 0) {
+        rc = try_send(chan, item);
+    }
+    return rc != WEFT__SYNC_WAITS ? rc : wait(chan, &send_ops, item, self, deadline);
+}
+
+int weft_chan_recv(void *item, weft_chan *chan, weft_time deadline)
+{
+    struct weft__task *self;
+    int rc = weft__sync_begin(&self);
+    if (rc == 0) {
+        rc = try_recv(item, chan);
+    }
+    return rc != WEFT__SYNC_WAITS ? rc : wait(chan, &recv_ops, item, self, deadline);
+}
+
+int weft_chan_try_send(weft_chan *chan, const void *item)
+{
+    int rc = try_send(chan, item);
+    return rc != WEFT__SYNC_WAITS ? rc : -EAGAIN;
+}
+
+int weft_chan_try_recv(void *item, weft_chan *chan)
+{
+    int rc = try_recv(item, chan);
+    return rc != WEFT__SYNC_WAITS ? rc : -EAGAIN;
+}
+
+void weft_chan_close(weft_chan *chan)
+{
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    chan->closed = true;
+    weft__queue_choose_all(&chan->senders, -EPIPE, &batch);
+    weft__queue_choose_all(&chan->receivers, -EPIPE, &batch);
+    finish(chan, &batch);
+}
+
+size_t weft_chan_len(weft_chan *chan)
+{
+    weft__lock_acquire(&chan->lock);
+    size_t len = chan->len;
+    weft__lock_release(&chan->lock);
+    return len;
+}
+
+size_t weft_chan_capacity(const weft_chan *chan)
+{
+    return chan->capacity;
+}
+
+bool weft_chan_is_closed(weft_chan *chan)
+{
+    weft__lock_acquire(&chan->lock);
+    bool closed = chan->closed;
+    weft__lock_release(&chan->lock);
+    return closed;
+}
+
+void weft_chan_send_future(struct weft_sync_future *future, weft_chan *chan, const void *item)
+{
+    struct weft__waiter *waiter = weft__sync_future_init(future, &send_ops, chan, &chan->lock);
+    waiter->want = (uintptr_t)item;
+}
+
+void weft_chan_recv_future(struct weft_sync_future *future, void *item, weft_chan *chan)
+{
+    struct weft__waiter *waiter = weft__sync_future_init(future, &recv_ops, chan, &chan->lock);
+    waiter->want = (uintptr_t)item;
+}
