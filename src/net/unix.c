@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "base/sys.h"
 #include "io/call.h"
 #include "net/socket.h"
 
@@ -71,10 +70,17 @@ static void visit(struct msghdr *header, void (*each)(void *arg, int fd, bool ou
 }
 
 struct landing {
+    struct weft__carrier *carrier;
     int *fds;
     size_t room;
     size_t came; // descriptors that were sent to us, also those beyond the room
 };
+
+/// Not close(2): simulated descriptors travel as well.
+static void close_at(struct weft__carrier *carrier, int fd)
+{
+    carrier->driver->sockets->close(carrier->driver_state, fd);
+}
 
 static void land(void *arg, int fd, bool ours)
 {
@@ -82,7 +88,7 @@ static void land(void *arg, int fd, bool ours)
     if (ours && landing->came < landing->room) {
         landing->fds[landing->came] = fd;
     } else {
-        weft__sys_close(fd);
+        close_at(landing->carrier, fd);
     }
     landing->came += ours;
 }
@@ -110,6 +116,7 @@ int64_t weft_unix_recv_fds(int fd, void *data, size_t room, int *fds, size_t *co
     if (size < 0) {
         return size;
     }
+    landing.carrier = weft__carrier_self();
     visit(&header, land, &landing);
     bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
     if (landing.came <= landing.room && !cut) {
@@ -117,7 +124,7 @@ int64_t weft_unix_recv_fds(int fd, void *data, size_t room, int *fds, size_t *co
         return size;
     }
     for (size_t i = 0; i < landing.came && i < landing.room; i++) {
-        weft__sys_close(fds[i]);
+        close_at(landing.carrier, fds[i]);
     }
     return cut ? -EMFILE : -EMSGSIZE;
 }
