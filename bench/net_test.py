@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""net_test WEFT_BENCH - runs a quick round of the `net` rows and checks that everything did run.
+"""net_test WEFT_BENCH [sanitized] - runs quick rounds of `net` and checks that everything did run.
 
 Says nothing about speed. The client compares every reply with its request, so a server that mixes
-bytes up is skipped by its row, and that is what this finds.
+bytes up is skipped by its row, and that is what this finds. A server must not wake up while nothing
+happens, but the thread sanitizer's own thread does.
 """
 import json
 import subprocess
@@ -14,6 +15,7 @@ EXPECTED = {"weft-conn-uring", "weft-conn-epoll", "weft-plain-uring", "weft-plai
             "floor-uring", "floor-epoll"}
 NO_URING = ("Operation not permitted", "Function not implemented", "Operation not supported",
             "No such file or directory")
+SANITIZED = sys.argv[2:] == ["sanitized"]
 
 
 def problems(row):
@@ -25,7 +27,7 @@ def problems(row):
         if why is not None:
             yield "%s: %s was skipped: %s" % (row["row"], name, why)
         for metric in contender.get("metrics", []):
-            if metric["unit"] == "wakeups_per_s" and metric["median"] > 0:
+            if metric["unit"] == "wakeups_per_s" and metric["median"] > 0 and not SANITIZED:
                 yield "%s: %s wakes up while nothing happens" % (row["row"], name)
 
 

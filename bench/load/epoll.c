@@ -168,8 +168,9 @@ static int handle(struct load *load, struct epoll_event *event)
 // Open loop: sends all that is due. Says when the next one is.
 static int send_due(struct load *load, uint64_t *next)
 {
-    for (;;) {
-        struct link *link = &load->links[load->run.sent % load->plan->connections];
+    unsigned count = load->plan->connections;
+    while (count > 0) {
+        struct link *link = &load->links[load->run.sent % count];
         *next = load_run_due(&load->run, &link->load, link->load.sent);
         if (*next > load->run.now || load->run.stage == LOAD_DRAIN) {
             return 0;
@@ -179,6 +180,7 @@ static int send_due(struct load *load, uint64_t *next)
             return rc;
         }
     }
+    return -EINVAL;
 }
 
 static int wait_for(struct load *load, struct epoll_event *events, uint64_t next)

@@ -65,7 +65,8 @@ struct load;
 /// One way to talk to the kernel.
 struct load_core {
     const char *name;
-    /// Connects all connections. Borrows `plan`. 0 or a negative errno.
+    /// Connects all connections. Borrows `plan`, in which connections, depth and size are not zero. 0
+    /// or a negative errno.
     int (*open)(struct load **out, const struct load_plan *plan);
     /// Runs the plan once; may be called again. 0 or a negative errno: -EBADMSG says that a reply
     /// was not what had been sent, -EPIPE that the server closed a connection.

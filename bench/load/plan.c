@@ -73,7 +73,7 @@ int load_address_parse(struct load_address *out, const char *text)
 
 char *load_pattern(size_t size)
 {
-    char *pattern = malloc(size + LOAD_CHUNK);
+    char *pattern = calloc(1, size + LOAD_CHUNK);
     uint32_t random = 2463534242u;
     for (size_t i = 0; pattern != NULL && i < size + LOAD_CHUNK; i++) {
         random ^= random << 13;
