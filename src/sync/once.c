@@ -47,10 +47,15 @@ int weft_once_fini(struct weft_once *public_once)
     return deserted && (word & RUNNING) == 0 ? 0 : -EBUSY;
 }
 
-bool weft_once_is_done(const struct weft_once *once)
+static inline bool is_done(const struct weft_once *once)
 {
     const struct once *ours = (const struct once *)(const void *)once;
     return atomic_load_explicit(&ours->word, memory_order_acquire) == DONE;
+}
+
+bool weft_once_is_done(const struct weft_once *once)
+{
+    return is_done(once);
 }
 
 /// 0, YOURS, or WAITS.
@@ -162,9 +167,14 @@ WEFT__NOINLINE static int begin_slow(struct once *once, weft_time deadline)
     return weft__sync_wait(&waiter, self, deadline);
 }
 
+static inline int begin(struct weft_once *once, weft_time deadline)
+{
+    return weft__likely(is_done(once)) ? 0 : begin_slow(of(once), deadline);
+}
+
 int weft_once_begin(struct weft_once *once, weft_time deadline)
 {
-    return weft__likely(weft_once_is_done(once)) ? 0 : begin_slow(of(once), deadline);
+    return begin(once, deadline);
 }
 
 void weft_once_end(struct weft_once *once, int result)
@@ -174,7 +184,7 @@ void weft_once_end(struct weft_once *once, int result)
 
 int weft_once_call(struct weft_once *once, weft_fn fn, void *arg, weft_time deadline)
 {
-    int rc = weft_once_begin(once, deadline);
+    int rc = begin(once, deadline);
     if (rc == YOURS) {
         rc = fn(arg);
         end(of(once), rc);
@@ -202,7 +212,7 @@ int weft_once_cell_fini(struct weft_once_cell *cell)
 
 bool weft_once_cell_get(void **value, const struct weft_once_cell *cell)
 {
-    bool done = weft_once_is_done(&cell->once);
+    bool done = is_done(&cell->once);
     *value = done ? cell->value : NULL;
     return done;
 }
@@ -229,7 +239,7 @@ int weft_once_cell_get_or_init(void **value, struct weft_once_cell *cell, weft_c
                                void *arg, weft_time deadline)
 {
     void *made = NULL;
-    int rc = weft_once_begin(&cell->once, deadline);
+    int rc = begin(&cell->once, deadline);
     if (rc == YOURS) {
         rc = fn(&made, arg);
         weft_once_cell_end(cell, made, rc);
