@@ -65,8 +65,8 @@ struct weft__carrier {
     struct weft__use **uses;     // calls in flight, by descriptor (io/descriptors.h)
     struct weft__chunk *chunks;  // output memory kept for reuse (net/chunk.c)
     unsigned chunks_kept;
-    unsigned buffers_held;  // receive buffers that connections hold (net/pieces.c)
-    unsigned buffers_limit; // so many at most
+    unsigned buffers_held;      // receive buffers that connections hold (net/pieces.c)
+    unsigned buffers_limit;     // so many at most
     unsigned relay_left;        // hand-overs from thread to thread before the loop's turn
     struct weft__runner runner; // the carrier's own loop
     weft_time coarse_now;       // the clock when it was last read

@@ -78,7 +78,7 @@ struct weft__op {
     uint8_t scratch;
     struct weft__op *next;
     struct weft__op **link;
-    void *extra; // what it keeps beside the op
+    void *extra;         // what it keeps beside the op
     uint32_t generation; // of the descriptor
 
     // Valid in done(), or after submit() returned true.
