@@ -180,7 +180,7 @@ int weft_conn_move(weft_conn *conn, int number, weft_time deadline)
 static int find_kind(struct weft__carrier *carrier, int fd, uint8_t *kind)
 {
     const struct weft__sockets *sockets = carrier->driver->sockets;
-    int domain, type;
+    int domain = 0, type = 0;
     uint32_t size = sizeof domain;
     int rc = sockets->get(carrier->driver_state, fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
     size = sizeof type;

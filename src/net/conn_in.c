@@ -219,12 +219,9 @@ int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task)
 static int64_t receive_direct(struct weft__conn *conn, char *data, size_t size, weft_time deadline)
 {
     struct weft__call call = {
-        .op = { .fd = conn->fd,
-                .data = data,
-                .size = size,
-                .code = WEFT__OP_RECV,
-                .mode = WEFT__OP_MANAGED },
+        .op = { .fd = conn->fd, .size = size, .code = WEFT__OP_RECV, .mode = WEFT__OP_MANAGED },
     };
+    call.op.data = data;
     int64_t got = weft__call(&call, "receive", deadline);
     if (got == 0) {
         conn->ended = true;

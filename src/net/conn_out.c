@@ -271,7 +271,7 @@ static int admit(struct weft__conn *conn, weft_time deadline)
 
 static void enqueue(struct weft__conn *conn, struct weft__chunk *chunk)
 {
-    if (conn->out == NULL) {
+    if (conn->out_last == NULL) {
         conn->out = chunk;
     } else {
         conn->out_last->next = chunk;

@@ -9,6 +9,7 @@
 #include <weft/task.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "net/addr.h"
 #include "net/listener.h"
 #include "net/socket.h"
@@ -87,6 +88,7 @@ static int accept_one(struct lane *lane, struct weft_scope *handlers)
     if (rc < 0) {
         return rc;
     }
+    weft_assert(conn != NULL);
     conn->lane = lane;
     lane->live++;
     rc = weft_scope_spawn(handlers, serve_one, conn);
