@@ -71,7 +71,7 @@ struct weft_sim_result {
 /// what it returned. `result` and `options` may be NULL.
 ///
 /// Call from:  a plain OS thread. Inside, foreign threads cannot take part: their calls return
-///             -ENOTSUP.
+///             -ENOTSUP, and their wakes are ignored.
 /// Errors:     -EDEADLK  called from inside a task, or everyone was asleep with nothing to wake
 ///                       them; the tasks are dumped to the log
 ///             -ETIME    a limit was reached; the tasks are dumped to the log

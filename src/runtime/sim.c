@@ -129,6 +129,17 @@ static int fail(struct sim *sim, int rc, const char *why)
     return rc;
 }
 
+static int report_deadlock(struct sim *sim)
+{
+    struct weft__crew *crew = &sim->runtime->crew;
+    uint32_t refused = atomic_load_explicit(&crew->refused_wakes, memory_order_relaxed);
+    if (refused > 0) {
+        weft__log(&sim->runtime->log, WEFT_LOG_ERROR, "sim",
+                  "%" PRIu32 " wakes by threads outside the simulation were ignored", refused);
+    }
+    return fail(sim, -EDEADLK, "everyone is asleep and nothing will wake them");
+}
+
 /// Notices that the main task has ended and starts the shutdown.
 static void watch_main(struct sim *sim)
 {
@@ -175,7 +186,7 @@ static int loop(struct sim *sim)
         if (i >= 0) {
             step(sim, i);
         } else if (!jump(sim)) {
-            return fail(sim, -EDEADLK, "everyone is asleep and nothing will wake them");
+            return report_deadlock(sim);
         }
     }
 }

@@ -9,7 +9,7 @@
 #define DEFAULT_LATENCY_NS (20 * WEFT_US)
 #define DEFAULT_JITTER_NS (20 * WEFT_US)
 #define DEFAULT_CUT_NS (200 * WEFT_MS)
-#define DEFAULT_BUFFER_BYTES WEFT__SIZED(64 * 1024u, 4 * 1024u)
+#define DEFAULT_BUFFER_BYTES (64 * 1024u)
 #define DEFAULT_DESCRIPTORS 1000000u
 /// Inside one machine a way takes up to so long.
 #define LOCAL_DELAY_NS 2047

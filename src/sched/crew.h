@@ -35,6 +35,9 @@ struct weft__crew {
     _Atomic uint64_t foreign_spawned;
     _Atomic uint64_t foreign_ids;
 
+    // Wakes by other threads than the simulation's own.
+    _Atomic uint32_t refused_wakes;
+
     // Threads of other crews, or of none, that are handing over a task right now; see crew.c.
     _Atomic uint32_t visitors;
 

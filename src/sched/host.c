@@ -55,6 +55,20 @@ void weft__host_exit(struct weft__task *task)
     weft__relay_end(task->home, task);
 }
 
+bool weft__host_refuses_wake(struct weft__task *task)
+{
+    struct weft__crew *crew = task->crew;
+    if (weft__likely(!crew->simulated)) {
+        return false;
+    }
+    const struct weft__carrier *self = weft__carrier_self();
+    if (self != NULL && self->crew == crew) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&crew->refused_wakes, 1, memory_order_relaxed);
+    return true;
+}
+
 void weft__deadline_fired(struct weft__timer *timer)
 {
     struct weft__task *task = weft__container_of(timer, struct weft__task, deadline);

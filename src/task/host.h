@@ -43,6 +43,10 @@ void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier);
 void *weft__host_alloc(struct weft__task *task, size_t size_bytes);
 void weft__host_free(struct weft__task *task, void *memory, size_t size_bytes);
 
+/// True if the task is simulated and the calling thread is not its simulation: what that does is in
+/// no seed, so its wakes are ignored. They are counted for the report of whoever waits for them.
+bool weft__host_refuses_wake(struct weft__task *task);
+
 /// Gives a counted reference back, from whatever thread this is.
 void weft__host_release(struct weft__task *task);
 

@@ -19,12 +19,14 @@ static void task_drop(weft_waker *waker)
 
 static void task_wake_by_ref(const weft_waker *waker)
 {
-    weft__wake(waker->data);
+    if (weft__likely(!weft__host_refuses_wake(waker->data))) {
+        weft__wake(waker->data);
+    }
 }
 
 static void task_wake(weft_waker *waker)
 {
-    weft__wake(waker->data);
+    task_wake_by_ref(waker);
     task_drop(waker);
 }
 

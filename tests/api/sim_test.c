@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <weft.h>
@@ -205,6 +206,60 @@ TEST(hours_pass_quickly)
     CHECK_LT(weft_now() - before, 20 * WEFT_S);
 }
 
+// On the simulated clock a sleeper is late by at most one tick of the wheel plus one quantum, however
+// busy the other carriers are.
+
+static atomic_bool resting;
+
+static int be_busy(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&resting)) {
+        CHECK_OK(weft_yield());
+    }
+    return 0;
+}
+
+static int sleep_on_time(void *arg)
+{
+    uint64_t random = *(uint64_t *)arg;
+    for (int i = 0; i < 20; i++) {
+        weft_time due = weft_after(test_random(&random) % WEFT_MS);
+        CHECK_OK(weft_sleep_until(due));
+        CHECK_LT(weft_now() - due, (1 << 16) + 50 * WEFT_US);
+    }
+    return 0;
+}
+
+static int all_are_busy(void *arg)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    struct weft_scope sleepers;
+    struct weft_scope busy_ones;
+    attr.place = WEFT_PLACE_SPREAD;
+    atomic_store(&resting, false);
+    CHECK_OK(weft_scope_init(&busy_ones, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    weft_scope_set_attr(&busy_ones, &attr);
+    CHECK_OK(weft_scope_init(&sleepers, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    weft_scope_set_attr(&sleepers, &attr);
+    for (int i = 0; i < weft_carrier_count(); i++) {
+        CHECK_OK(weft_scope_spawn_task(NULL, &busy_ones, be_busy, NULL, &attr));
+        CHECK_OK(weft_scope_spawn_task(NULL, &sleepers, sleep_on_time, arg, &attr));
+    }
+    CHECK_OK(weft_scope_join(&sleepers));
+    atomic_store(&resting, true);
+    return weft_scope_join(&busy_ones);
+}
+
+TEST(sleepers_are_on_time_while_all_carriers_are_busy)
+{
+    uint64_t seed = test_seed();
+    for (uint64_t i = 0; i < test_scaled(5); i++) {
+        struct weft_sim_options options = quiet(seed + i, 32);
+        CHECK_EQ(weft_sim_run(NULL, all_are_busy, &seed, &options), 0);
+    }
+}
+
 static int give_back(void *arg)
 {
     return *(int *)arg;
@@ -302,6 +357,34 @@ TEST(everyone_asleep_is_a_deadlock)
         CHECK_LOGGED(&logged, "spawned at sim_test.c:");
     }
     CHECK_EQ(weft_sim_run(&result, spread_twelve, NULL, &options), 0);
+}
+
+static void *wake_from_outside(void *arg)
+{
+    weft_waker *waker = arg;
+    weft_waker_wake_by_ref(waker);
+    weft_waker_wake(waker);
+    return NULL;
+}
+
+static int wait_for_a_foreigner(void *arg)
+{
+    (void)arg;
+    pthread_t thread;
+    weft_waker waker;
+    CHECK_OK(weft_waker_self(&waker));
+    CHECK_EQ(pthread_create(&thread, NULL, wake_from_outside, &waker), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(weft_park(weft_after(WEFT_S)), -ETIMEDOUT);
+    return weft_park(WEFT_FOREVER);
+}
+
+TEST(wakes_from_outside_are_ignored_and_reported)
+{
+    struct weft_sim_options options = quiet(1, 2);
+    CHECK_EQ(weft_sim_run(NULL, wait_for_a_foreigner, NULL, &options), -EDEADLK);
+    CHECK_LOGGED(&logged, "2 wakes by threads outside the simulation were ignored");
+    CHECK_LOGGED(&logged, "everyone is asleep");
 }
 
 static int sleep_on(void *arg)
