@@ -43,6 +43,7 @@ struct envelope {
 
 static void set_segments(struct msghdr *header, union control *control, uint16_t segment_bytes)
 {
+    *control = (union control){ 0 };
     header->msg_control = control;
     header->msg_controllen = CMSG_SPACE(sizeof segment_bytes);
     struct cmsghdr *part = CMSG_FIRSTHDR(header);

@@ -200,7 +200,7 @@ static void reopen_under(int count, enum channel_kind kind, bool nonblocking)
     struct reading readings[20];
     struct weft_scope scope;
     struct weft_attr attr = WEFT_ATTR_INIT;
-    char data[20];
+    char data[20] = "";
     attr.place = WEFT_PLACE_SPREAD;
     CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
     weft_scope_set_attr(&scope, &attr);

@@ -184,7 +184,7 @@ static int exchange_datagrams(void *arg)
     struct sockaddr_in here[2];
     struct sockaddr_in sender;
     int fds[2];
-    char data[32];
+    static char data[100000];
     for (int i = 0; i < 2; i++) {
         socklen_t size = sizeof here[i];
         here[i] = loopback(0);
@@ -222,7 +222,7 @@ static int exchange_datagrams(void *arg)
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
     CHECK_EQ(weft_recvmsg(fds[1], &message, 0, WEFT_FOREVER), 4);
     CHECK((message.msg_flags & MSG_TRUNC) != 0);
-    CHECK_EQ(weft_send(fds[0], data, 100000, 0, WEFT_FOREVER), -EMSGSIZE);
+    CHECK_EQ(weft_send(fds[0], data, sizeof data, 0, WEFT_FOREVER), -EMSGSIZE);
     CHECK_EQ(weft_send(fds[0], "whole", 5, 0, WEFT_FOREVER), 5);
     CHECK_EQ(weft_recv(fds[1], data, sizeof data, MSG_WAITALL, WEFT_FOREVER), 5); // not for these
     CHECK_OK(weft_close(fds[1]));

@@ -247,7 +247,7 @@ TEST(a_datagram_waits_for_a_full_receiver)
 {
     void *state = open_driver();
     struct sockaddr_un address;
-    char data[64];
+    char data[64] = "";
     int receiver = make_unix_listener(&address, SOCK_DGRAM, "full");
     for (int is_managed = 0; is_managed < 2; is_managed++) {
         int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);

@@ -389,7 +389,7 @@ TEST(read_and_write_on_sockets_are_those_of_posix)
 {
     void *state = open_driver();
     int fds[2];
-    char data[16];
+    char data[16] = "";
     make_unix(fds, SOCK_STREAM);
     CHECK_EQ(perform(state, read_op(fds[0], data, 0)), 0);
     CHECK_EQ(perform(state, at(read_op(fds[0], data, 1), 0)), -ESPIPE);
@@ -485,7 +485,7 @@ TEST(a_file_is_written_in_whatever_parts)
 TEST(directories_are_refused_like_elsewhere)
 {
     void *state = open_driver();
-    char data[16];
+    char data[16] = "";
     int fd = open("/", O_RDONLY | O_DIRECTORY);
     CHECK_EQ(perform(state, read_op(fd, data, sizeof data)), -EISDIR);
     CHECK_EQ(perform(state, recv_op(fd, data, sizeof data)), -ENOTSOCK);

@@ -93,7 +93,7 @@ TEST_DRIVERS(messages_carry_descriptors)
 {
     void *state = open_driver();
     int fds[2], passed;
-    char text[8] = "", room[CMSG_SPACE(sizeof(int))];
+    char text[8] = "", room[CMSG_SPACE(sizeof(int))] = "";
     char word[] = "fd";
     struct iovec out = { word, 2 }, in = { text, sizeof text };
     struct msghdr message = { .msg_iov = &out, .msg_iovlen = 1 };
