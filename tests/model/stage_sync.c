@@ -72,7 +72,9 @@ static void waker_clone(weft_waker *copy, const weft_waker *waker)
 static void waker_wake_by_ref(const weft_waker *waker)
 {
     struct stage_wakeup *wakeup = waker->data;
-    atomic_exchange_explicit(&wakeup->woken, 1, memory_order_release);
+    // The result is looked at, or clang makes it a store, which may go before the sleeper's exchange.
+    uint32_t before = atomic_exchange_explicit(&wakeup->woken, 1, memory_order_release);
+    mc_assert(before <= 1);
     mc_event_set(wakeup);
 }
 
