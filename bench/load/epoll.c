@@ -54,7 +54,7 @@ static int connect_all(struct load *load)
     for (unsigned i = 0; i < count; i++) {
         load->links[i].fd = -1;
     }
-    int rc = load_allow_files(count);
+    int rc = load_allow_files(count) < count ? -EMFILE : 0;
     for (unsigned i = 0; i < count && rc == 0; i++) {
         rc = add_link(load, i);
     }

@@ -94,8 +94,9 @@ int load_connect(const struct load_address *address, unsigned index);
 /// Waits until the socket is connected; ten seconds at most. 0 or a negative errno.
 int load_await_connect(int fd);
 
-/// Lets this process have `count` more descriptors. 0 or -EMFILE.
-int load_allow_files(unsigned count);
+/// Lets this process, and those it starts, have `count` more descriptors, or as many as possible.
+/// Returns how many.
+unsigned load_allow_files(unsigned count);
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 uint64_t load_now(void);

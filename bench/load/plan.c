@@ -148,17 +148,22 @@ int load_await_connect(int fd)
     return -error;
 }
 
-int load_allow_files(unsigned count)
+unsigned load_allow_files(unsigned count)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
-        return -errno;
-    }
     rlim_t wanted = (rlim_t)count + SPARE_FILES;
-    if (limit.rlim_cur >= wanted) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
         return 0;
     }
-    limit.rlim_cur = wanted;
-    limit.rlim_max = limit.rlim_max < wanted ? wanted : limit.rlim_max; // root may
-    return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -EMFILE : 0;
+    if (limit.rlim_cur < wanted) {
+        struct rlimit more = { wanted, limit.rlim_max < wanted ? wanted : limit.rlim_max };
+        struct rlimit most = { limit.rlim_max, limit.rlim_max };
+        if (setrlimit(RLIMIT_NOFILE, &more) == 0) { // root may
+            limit = more;
+        } else if (setrlimit(RLIMIT_NOFILE, &most) == 0) {
+            limit = most;
+        }
+    }
+    rlim_t usable = limit.rlim_cur > SPARE_FILES ? limit.rlim_cur - SPARE_FILES : 0;
+    return usable < count ? (unsigned)usable : count;
 }

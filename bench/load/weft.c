@@ -71,7 +71,7 @@ static int weft_core_open(struct load **out, const struct load_plan *plan)
     load->stamps = calloc((size_t)plan->connections * plan->depth, sizeof *load->stamps);
     load->pattern = load_pattern(plan->size_bytes);
     int rc = load->links == NULL || load->stamps == NULL || load->pattern == NULL ? -ENOMEM : 0;
-    rc = rc < 0 ? rc : load_allow_files(plan->connections);
+    rc = rc == 0 && load_allow_files(plan->connections) < plan->connections ? -EMFILE : rc;
     for (unsigned i = 0; i < plan->connections && rc == 0; i++) {
         struct link *link = &load->links[i];
         link->owner = load;

@@ -165,6 +165,7 @@ static int idle(struct net_job *job, struct contender_result *out)
                   (after.page_table_bytes - before.page_table_bytes) / count);
     contender_add(out, "kernel_bytes_per_connection",
                   (after.slab_bytes - before.slab_bytes) / count);
+    contender_add(out, "connections", count);
     close_all(fds, count);
     return 0;
 }
