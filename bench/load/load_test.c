@@ -1,4 +1,5 @@
 // load_test.c - the histogram, and what the load generator says about servers that behave badly.
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -88,6 +89,33 @@ TEST(addresses_are_read)
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         CHECK_EQ(load_address_parse(&address, wrong[i]), -EINVAL);
     }
+}
+
+// One source address has no more than 28,232 ports by default.
+TEST(many_connections_come_from_several_addresses)
+{
+    struct load_address address;
+    struct sockaddr_in from;
+    CHECK_OK(load_address_parse(&address, "tcp://127.0.0.1:0"));
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_OK(bind(listener, &address.any, address.size));
+    CHECK_OK(listen(listener, 8));
+    CHECK_OK(getsockname(listener, &address.any, &address.size));
+    static const struct {
+        unsigned index;
+        uint32_t address;
+    } expected[] = {
+        { 0, 0x7f000001 }, { 19999, 0x7f000001 }, { 20000, 0x7f000002 }, { 99999, 0x7f000005 }
+    };
+    for (unsigned i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        int fd = load_connect(&address, expected[i].index);
+        CHECK_OK(fd);
+        CHECK_OK(load_await_connect(fd));
+        CHECK_OK(getsockname(fd, (struct sockaddr *)&from, &(socklen_t){ sizeof from }));
+        CHECK_EQ(ntohl(from.sin_addr.s_addr), expected[i].address);
+        close(fd);
+    }
+    close(listener);
 }
 
 // A server of one connection at a time, on a thread of its own.
