@@ -88,9 +88,10 @@ static void describe(const struct weft__task *task, const struct weft__task *blo
     const char *what = atomic_load_explicit(&task->waits_for, memory_order_relaxed);
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     bool running = is_current(task->home, block);
-    size_t used = (size_t)snprintf(text, size, "task %" PRIu64 " \"%s\" %s, %s%s,", task->id,
+    size_t used = (size_t)snprintf(text, size, "task %" PRIu64 " \"%s\" %s, %s%s%s,", task->id,
                                    task->name, task->kind->name, state_name(word, what, running),
-                                   word & WEFT__WORD_CANCELLED ? ", cancelled" : "");
+                                   word & WEFT__WORD_CANCELLED ? ", cancelled" : "",
+                                   task->guards > 0 ? ", at work" : "");
     used += used < size ? add_wait(task, text + used, size - used, now) : 0;
     if (used < size) {
         char line[16] = "";

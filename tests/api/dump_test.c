@@ -161,6 +161,23 @@ TEST_EVERYWHERE(a_line_says_everything_about_a_task)
     CHECK_OK(weft_join(NULL, joining, WEFT_FOREVER));
 }
 
+static int worker(void *arg)
+{
+    (void)arg;
+    CHECK_OK(weft_work_begin());
+    return weft_sleep(WEFT_FOREVER);
+}
+
+TEST_EVERYWHERE(a_line_says_who_is_at_work)
+{
+    weft_task *task = spawn_named("worker", worker, NULL);
+    while (strstr(line_of("worker"), "sleep") == NULL) {
+        CHECK_OK(weft_yield());
+    }
+    expect(line_of("worker"), "thread, waiting, at work, sleep for ");
+    end(task);
+}
+
 TEST_EVERYWHERE(the_spawn_site_is_the_callers)
 {
     weft_task *task;

@@ -52,6 +52,14 @@ def ends(sock):
         return True
 
 
+def turned_away(server):
+    try:
+        with server.connect() as peer:
+            return ends(peer)
+    except ConnectionResetError:  # before we had looked
+        return True
+
+
 def both_directions(server):
     peers = [server.connect() for _ in range(20)]
     for i, peer in enumerate(peers):
@@ -90,5 +98,4 @@ with socket.create_server(("127.0.0.1", 0)) as unused:
     nobody = "tcp://127.0.0.1:%d" % unused.getsockname()[1]
 with Server(program, nobody, address) as proxy:
     for _ in range(3):
-        with proxy.connect() as client:
-            check(ends(client), "without a target the client is turned away")
+        check(turned_away(proxy), "without a target the client is turned away")
