@@ -7,12 +7,17 @@
 
 enum { CARRIERS = 4 };
 
-static void run(weft_fn fn, void *arg)
+static void run_uncounted(weft_fn fn, void *arg)
 {
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = CARRIERS;
-    int before = count_descriptors();
     CHECK_EQ(weft_run(fn, arg, &options), 0);
+}
+
+static void run(weft_fn fn, void *arg)
+{
+    int before = count_descriptors();
+    run_uncounted(fn, arg);
     CHECK_EQ(count_descriptors(), before);
 }
 
@@ -242,6 +247,14 @@ TEST_DRIVERS(a_call_never_meets_the_next_file_with_its_number)
     run(reopen, NULL);
 }
 
+/// Here readers use numbers of descriptors that are closed and opened again meanwhile, on purpose.
+/// ThreadSanitizer takes that for a race on the descriptor; to recognise it, it opens two of its own.
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:storm_main\n";
+}
+
 /// Readers come and go without regard to what is closed and opened meanwhile.
 struct storm {
     atomic_int fd; // -1: over
@@ -305,7 +318,11 @@ static int storm_main(void *arg)
 TEST_DRIVERS(readers_on_all_carriers_bear_a_storm_of_closing_and_opening)
 {
     static struct storm storm;
-    run(storm_main, &storm);
+    if (test_is_slow()) {
+        run_uncounted(storm_main, &storm);
+    } else {
+        run(storm_main, &storm);
+    }
 }
 
 // Closers.

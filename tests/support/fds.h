@@ -101,7 +101,7 @@ static inline struct channel channel_open(enum channel_kind kind, bool nonblocki
 /// or two, 64 KiB each here, would wait for delayed acknowledgements all the time.
 static inline void channel_shrink(struct channel channel, enum channel_kind kind)
 {
-    int size = kind == CHANNEL_TCP ? 90000 : 16000; // doubled by the kernel
+    int size = kind == CHANNEL_TCP ? 90000 : 8000; // doubled by the kernel
     (void)setsockopt(channel.to, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
 }
 
