@@ -109,6 +109,7 @@ struct weft_blocking_stats {
 ///
 /// Call from:  any thread.
 /// Errors:     -EINVAL  `stats->size` is not set
+///             -ESRCH   the runtime belongs to the parent of this forked process
 WEFT_API int weft_blocking_stats(weft_runtime *runtime, struct weft_blocking_stats *stats);
 
 WEFT_END_DECLS

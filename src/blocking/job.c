@@ -213,10 +213,14 @@ int weft_job_cancel(struct weft_job *public_job)
 
 int weft_blocking_stats(weft_runtime *runtime, struct weft_blocking_stats *stats)
 {
+    struct weft__crew *crew = weft__crew_of(runtime);
     if (stats->size != sizeof *stats) {
         return -EINVAL;
     }
-    weft__blocking_stats(weft__crew_of(runtime)->blocking, stats);
+    if (crew->generation != weft__fork_generation()) {
+        return -ESRCH;
+    }
+    weft__blocking_stats(crew->blocking, stats);
     stats->size = sizeof *stats;
     return 0;
 }

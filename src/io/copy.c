@@ -160,9 +160,9 @@ static int64_t send_promptly(struct weft__task *task, const struct weft__end *ou
             .fn = call_sendfile,
             .in = in,
             .out = out->fd,
-            .offset = offset,
             .size = size < POOL_BYTES ? size : POOL_BYTES,
         };
+        call.offset = offset;
         int64_t n = call_in_pool(task, &call, deadline);
         if (n == -EAGAIN && call.result == -EAGAIN) {
             int rc = weft_poll(out->fd, POLLOUT, deadline);
@@ -217,8 +217,8 @@ static int64_t send_file(struct weft__task *task, const struct weft__end *out, i
 ssize_t weft_sendfile(int out, int in, int64_t *offset, size_t size, weft_time deadline)
 {
     struct weft__task *task = weft__thread_self();
-    struct weft__end from;
-    struct weft__end to;
+    struct weft__end from = { .fd = in };
+    struct weft__end to = { .fd = out };
     if (task == NULL) {
         return weft__no_task();
     }

@@ -488,9 +488,11 @@ TEST(a_forked_child_cannot_wait_for_its_parents_jobs)
     pid_t child = fork();
     if (child == 0) {
         struct weft_job other;
+        struct weft_blocking_stats stats = { .size = sizeof stats };
         bool good = weft_job_wait(NULL, &job, WEFT_FOREVER) == -ESRCH &&
                     weft_job_cancel(&job) == 0 &&
-                    weft_job_submit(&other, runtime, count, &gate) == -ESRCH;
+                    weft_job_submit(&other, runtime, count, &gate) == -ESRCH &&
+                    weft_blocking_stats(runtime, &stats) == -ESRCH;
         _exit(good ? 0 : 1);
     }
     int status;

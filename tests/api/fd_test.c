@@ -256,7 +256,9 @@ static int pass_a_descriptor(void *arg)
     CHECK_OK(weft_close(fd));
     memset(room, 0, sizeof room);
     CHECK_EQ(weft_recvmsg(channel.from, &message, MSG_CMSG_CLOEXEC, WEFT_FOREVER), 1);
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    head = CMSG_FIRSTHDR(&message);
+    CHECK(head != NULL);
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
     char data[8];
     CHECK_EQ(weft_pread(fd, data, sizeof data, 0, WEFT_FOREVER), 6);
     CHECK_OK(weft_close(fd));
@@ -309,7 +311,7 @@ static int connect_and_accept(void *arg)
         CHECK_EQ(weft_connect(fd, (struct sockaddr *)&addr, sizeof addr, WEFT_FOREVER), 0);
         CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
         CHECK_OK(accepting.fd);
-        struct sockaddr_in own;
+        struct sockaddr_in own = { 0 };
         socklen_t size = sizeof own;
         CHECK_OK(getsockname(fd, (struct sockaddr *)&own, &size));
         CHECK_EQ(own.sin_port, accepting.peer.sin_port);

@@ -171,6 +171,35 @@ TEST(outside_a_task_nothing_blocks)
     refuse_everything(0, -EPERM);
 }
 
+/// In the simulator descriptors of the system are none.
+static int try_in_the_simulator(void *arg)
+{
+    (void)arg;
+    char data[4];
+    struct iovec part = { data, sizeof data };
+    int fds[2];
+    CHECK_OK(pipe2(fds, O_CLOEXEC));
+    CHECK_EQ(weft_read(fds[0], data, 4, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_write(fds[1], data, 4, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_pread(fds[0], data, 4, 0, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_writev_full(NULL, fds[1], &part, 1, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_recv(fds[0], data, 4, 0, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_poll(fds[0], POLLIN, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_fsync(fds[0], WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_splice(fds[0], NULL, fds[1], NULL, 1, 0, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_copy(NULL, fds[1], fds[0], 1, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_close(fds[0]), -ENOTSUP);
+    CHECK_OK(close(fds[0]));
+    CHECK_OK(close(fds[1]));
+    return 0;
+}
+
+TEST(the_simulator_knows_its_own_descriptors_only)
+{
+    struct weft_sim_options options = { .seed = test_seed(), .carriers = 2 };
+    CHECK_OK(weft_sim_run(NULL, try_in_the_simulator, NULL, &options));
+}
+
 struct where {
     struct weft_future future;
     atomic_bool ran;
