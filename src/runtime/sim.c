@@ -19,7 +19,7 @@
 #include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "runtime/sim_heap.h"
-#include "runtime/sim_net.h"
+#include "runtime/sim_ops.h"
 #include "sched/clock.h"
 #include "sched/park.h"
 #include "task/overflow.h"

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "runtime/sim_net.h"
+#include "runtime/sim_ops.h"
+#include "runtime/sim_stream.h"
 
 /// The kernel's net.unix.max_dgram_qlen, and one more.
 #define MOST_MESSAGES 11

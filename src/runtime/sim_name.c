@@ -2,6 +2,8 @@
 //
 // Every IP address is one of this network, so everything can be bound. A socket that sends without
 // having been bound gets the address that it sends to, as on a machine that talks to itself.
+#include "runtime/sim_name.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "runtime/sim_net.h"
+#include "runtime/sim_socket.h"
 
 /// Where the kernel looks for ports, too.
 #define FIRST_PORT 32768

@@ -1,10 +1,13 @@
 // sim_net.c - slots, descriptors and events of the simulated network (sim_net.h, N1 and N2).
+
 #include "runtime/sim_net.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/sim_ops.h"
+#include "runtime/sim_stream.h"
 
 #define DEFAULT_LATENCY_NS (20 * WEFT_US)
 #define DEFAULT_JITTER_NS (20 * WEFT_US)
@@ -152,9 +155,8 @@ struct weft__sim_socket *weft__sim_of_fd(const struct weft__sim_net *net, int fd
                : NULL;
 }
 
-int weft__sim_bad_fd(const struct weft__sim_net *net, int fd)
+int weft__sim_bad_fd(int fd)
 {
-    (void)net;
     return fd < 0 || fd >= WEFT__SIM_FD ? -EBADF : -ENOTSUP;
 }
 

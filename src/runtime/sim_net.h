@@ -8,7 +8,7 @@
 //     sim_datagram.c  messages that stand alone
 //     sim_transfer.c  what an operation does with a socket, or that it has to wait;
 //                     sim_receive.c, sim_send.c
-//     sim_ops.c       the driver's operations: waiting, ending, cancelling, buffers
+//     sim_ops.c       the driver's operations: waiting, ending, cancelling; sim_buffers.c
 //     sim_socket.c    the socket calls of the driver; sim_option.c their options
 //
 //   N1  Events, connections and descriptors name a socket by slot and generation, never by address.
@@ -29,31 +29,26 @@
 #include <weft/sim.h>
 
 #include "base/assert.h"
+#include "runtime/sim_name.h"
 #include "sched/clock.h"
 #include "sched/driver.h"
 
 /// The first simulated descriptor: far above every real one.
 #define WEFT__SIM_FD (1 << 28)
 
+/// What an op gets that has to wait.
+#define WEFT__SIM_WAIT INT64_MIN
+
 /// As many options as sim_option.c knows.
 #define WEFT__SIM_OPTIONS 48
 
+struct weft__sim_carrier;
 struct weft__sim_net;
 
 /// A socket; generation 0 is nobody.
 struct weft__sim_ref {
     uint32_t slot;
     uint32_t generation;
-};
-
-/// An address. IPv4 stands in its IPv6 form (::ffff:a.b.c.d), so that both compare.
-struct weft__sim_name {
-    uint16_t family; // AF_INET, AF_INET6, AF_UNIX, or AF_UNSPEC: no address
-    uint16_t port;
-    uint32_t scope;
-    uint8_t ip[16];
-    uint32_t path_size; // AF_UNIX; 0: unnamed
-    char path[108];     // an abstract one begins with a zero byte
 };
 
 /// Bytes under way or waiting to be read: a segment of a stream, or a message.
@@ -166,36 +161,6 @@ struct weft__sim_socket {
     bool touched;
 };
 
-/// A receive buffer of a carrier.
-struct weft__sim_buffer {
-    void *memory; // NULL: was never used
-    uint16_t next_free;
-};
-
-/// What the driver has for each carrier.
-struct weft__sim_carrier {
-    // The loop's (sim.c).
-    bool asleep;
-    bool kicked;
-    weft_time until;
-    weft_time free_at; // its last step is over
-
-    int number;
-    struct weft__sim_net *net;
-    struct weft__op *ready; // ended, done() not called yet
-    struct weft__op **ready_last;
-    unsigned ready_count;
-    struct weft__op *delivering; // of which done() is being called, and more will follow
-    unsigned asked;              // ops that wait and shall end at the next poll
-    bool buffers_came_back;
-    struct weft__sim_buffer *buffers; // NULL: none was asked for yet
-    uint16_t free_buffer;             // the first free one, if there is any
-    uint32_t free_count;
-    uint32_t buffer_count;
-    uint32_t buffer_bytes;
-    struct weft__op_counts counts;
-};
-
 struct weft__sim_slot {
     struct weft__sim_socket *socket; // NULL: free
     uint32_t generation;
@@ -273,7 +238,7 @@ struct weft__sim_socket *weft__sim_at(const struct weft__sim_net *net, struct we
 struct weft__sim_socket *weft__sim_of_fd(const struct weft__sim_net *net, int fd);
 
 /// Why there is none: -EBADF, or -ENOTSUP: the descriptor is not from here.
-int weft__sim_bad_fd(const struct weft__sim_net *net, int fd);
+int weft__sim_bad_fd(int fd);
 
 /// The lowest free descriptor, which now holds the socket. -EMFILE, -ENOMEM.
 int weft__sim_fd_give(struct weft__sim_net *net, struct weft__sim_socket *socket);
@@ -321,167 +286,5 @@ static inline bool weft__sim_is_unix(const struct weft__sim_socket *socket)
 {
     return socket->domain == AF_UNIX;
 }
-
-// sim_name.c
-
-/// Reads an address for a socket of this domain and type. -EINVAL, -EAFNOSUPPORT.
-int weft__sim_name_read(struct weft__sim_name *name, int domain, int type,
-                        const struct sockaddr *addr, uint32_t size);
-
-/// Writes the address as a socket of this domain sees it, cut to `*size`, which becomes its length.
-void weft__sim_name_write(const struct weft__sim_name *name, int domain, void *addr,
-                          uint32_t *size);
-
-bool weft__sim_name_equal(const struct weft__sim_name *a, const struct weft__sim_name *b);
-
-/// Gives the socket its local name, choosing a port or a name if there is none in it. -EADDRINUSE.
-int weft__sim_bind(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                   const struct weft__sim_name *name);
-
-/// Whether another socket has the local name of this one.
-bool weft__sim_is_taken(struct weft__sim_net *net, const struct weft__sim_socket *socket);
-
-/// Before something is sent: a port or a name, if it has none. -EADDRNOTAVAIL: all are taken.
-int weft__sim_bind_any(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-/// A destination that says "any" means this machine.
-void weft__sim_name_aim(struct weft__sim_name *to);
-
-/// Under which address the receiver `to` sees the socket.
-struct weft__sim_name weft__sim_source(const struct weft__sim_socket *socket,
-                                       const struct weft__sim_name *to);
-
-/// Who listens there, or NULL. Of several one is drawn.
-struct weft__sim_socket *weft__sim_find_listener(struct weft__sim_net *net,
-                                                 const struct weft__sim_name *to);
-
-/// Whom a UDP datagram reaches, or NULL. Of several one is drawn.
-struct weft__sim_socket *weft__sim_find_receiver(struct weft__sim_net *net,
-                                                 const struct weft__sim_name *to,
-                                                 const struct weft__sim_name *from);
-
-/// Whether it is the address of a group, and not of a socket.
-bool weft__sim_is_group(const struct weft__sim_name *name);
-
-/// Whether a datagram to the group reaches the socket.
-bool weft__sim_in_group(const struct weft__sim_socket *socket, const struct weft__sim_name *group);
-
-/// Joins or leaves a group.
-int weft__sim_change_group(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                           const struct weft__sim_name *group, bool join);
-
-/// The Unix socket of that name, or NULL.
-struct weft__sim_socket *weft__sim_find_unix(struct weft__sim_net *net,
-                                             const struct weft__sim_name *name);
-
-// sim_stream.c
-
-/// What an op gets that has to wait.
-#define WEFT__SIM_WAIT INT64_MIN
-
-/// Starts or completes a connect. `again`: the op has waited. 0, an error, or WEFT__SIM_WAIT.
-int64_t weft__sim_connect(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                          const struct weft__sim_name *to, bool again);
-
-/// Gives up connecting.
-void weft__sim_disconnect(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-/// Connects two new sockets.
-void weft__sim_join(struct weft__sim_socket *a, struct weft__sim_socket *b);
-
-/// Takes the first connection out of the accept queue, or NULL.
-struct weft__sim_socket *weft__sim_accept(struct weft__sim_net *net,
-                                          struct weft__sim_socket *listener);
-
-/// Sends the connection's end a reset, and frees it: nobody has accepted it.
-void weft__sim_abort(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-/// Nobody listens any more: those who wait in the queue are reset.
-void weft__sim_unlisten(struct weft__sim_net *net, struct weft__sim_socket *listener);
-
-/// How many bytes may be sent now; 0 if the window is full.
-size_t weft__sim_window(const struct weft__sim_net *net, const struct weft__sim_socket *socket);
-
-/// Sends a chunk to the peer.
-void weft__sim_send_chunk(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                          struct weft__sim_chunk *chunk);
-
-/// Tells the peer that so many bytes have been read.
-void weft__sim_acknowledge(struct weft__sim_net *net, struct weft__sim_socket *socket, size_t size);
-
-/// Writes no more.
-void weft__sim_send_fin(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-/// The last holder has gone: says so to the other end.
-void weft__sim_hang_up(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-/// Arrivals.
-void weft__sim_stream_arrives(struct weft__sim_net *net, struct weft__sim_event *event);
-
-// sim_datagram.c
-
-/// Sends one message; takes the chunk if the result is not WEFT__SIM_WAIT. 0 or an error.
-int64_t weft__sim_send_message(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                               const struct weft__sim_name *to, struct weft__sim_chunk *chunk);
-
-/// A datagram socket remembers whom it talks to.
-int weft__sim_associate(struct weft__sim_net *net, struct weft__sim_socket *socket,
-                        const struct weft__sim_name *to);
-
-/// Whether the peer of a connected one could take a message.
-bool weft__sim_peer_has_room(const struct weft__sim_net *net,
-                             const struct weft__sim_socket *socket);
-
-/// It waits for another socket: weft__sim_touch_stuck().
-void weft__sim_stick(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-void weft__sim_datagram_arrives(struct weft__sim_net *net, struct weft__sim_event *event);
-
-// sim_transfer.c
-
-/// Tries the op. Sets result_flags but for MORE; returns its result or WEFT__SIM_WAIT.
-int64_t weft__sim_try(struct weft__sim_carrier *carrier, struct weft__sim_socket *socket,
-                      struct weft__op *op);
-
-/// What poll() would say of the socket.
-uint32_t weft__sim_events_of(const struct weft__sim_net *net,
-                             const struct weft__sim_socket *socket);
-
-// sim_ops.c
-
-extern const struct weft__driver weft__sim_driver;
-
-/// A receive buffer for an op with SELECT. NULL: all are out.
-void *weft__sim_buffer_take(struct weft__sim_carrier *carrier, uint16_t *number);
-
-/// Its ops are worth another try (N5). NULL is fine.
-void weft__sim_touch(struct weft__sim_net *net, struct weft__sim_socket *socket);
-
-/// Touches the sockets that wait for another one than their peer.
-void weft__sim_touch_stuck(struct weft__sim_net *net);
-
-/// Tries the ops of the sockets that were touched.
-void weft__sim_settle(struct weft__sim_net *net);
-
-/// The op is over, or has one more result: done() is called by its carrier's next poll.
-void weft__sim_end(struct weft__sim_net *net, struct weft__op *op, int64_t result);
-
-/// Ends what waits on the descriptor, on every carrier: it is being closed.
-void weft__sim_end_all(struct weft__sim_net *net, struct weft__sim_socket *socket, int fd);
-
-// sim_socket.c, sim_option.c
-
-extern const struct weft__sockets weft__sim_sockets;
-
-int weft__sim_option_set(struct weft__sim_net *net, struct weft__sim_socket *socket, int level,
-                         int name, const void *value, uint32_t size);
-int weft__sim_option_get(struct weft__sim_net *net, struct weft__sim_socket *socket, int level,
-                         int name, void *value, uint32_t *size);
-
-/// The number of an option that was set, or 0.
-int weft__sim_option(const struct weft__sim_socket *socket, int level, int name);
-
-/// SO_LINGER with no time: closing resets.
-bool weft__sim_lingers_not(const struct weft__sim_socket *socket);
 
 #endif

@@ -14,10 +14,12 @@
 //       descriptor ends it. `scratch` is the number of its carrier.
 //   D3  READY ops touch no socket any more. Of one that has MORE to come, ASKED_READY and
 //       ASKED_DONE remember that it shall end.
+#include "runtime/sim_ops.h"
+
 #include <errno.h>
 
-#include "base/alloc.h"
-#include "runtime/sim_net.h"
+#include "runtime/sim_socket.h"
+#include "runtime/sim_transfer.h"
 #include "sched/carrier.h"
 
 enum stage {
@@ -153,47 +155,6 @@ void weft__sim_settle(struct weft__sim_net *net)
 
 // Submitting.
 
-/// The table of receive buffers; their memory is made when it is needed.
-static int make_buffers(struct weft__sim_carrier *carrier)
-{
-    const struct weft_allocator *allocator = carrier->net->allocator;
-    size_t count = carrier->buffer_count;
-    if (carrier->buffers != NULL) {
-        return 0;
-    }
-    struct weft__sim_buffer *buffers = weft__alloc(allocator, count * sizeof *buffers,
-                                                   _Alignof(struct weft__sim_buffer));
-    if (buffers == NULL) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < count; i++) {
-        buffers[i].next_free = (uint16_t)(i + 1);
-    }
-    carrier->buffers = buffers;
-    carrier->free_count = carrier->buffer_count;
-    return 0;
-}
-
-void *weft__sim_buffer_take(struct weft__sim_carrier *carrier, uint16_t *number)
-{
-    if (carrier->free_count == 0) {
-        weft__count(&carrier->counts.no_buffers);
-        return NULL;
-    }
-    struct weft__sim_buffer *buffer = &carrier->buffers[carrier->free_buffer];
-    if (buffer->memory == NULL) {
-        buffer->memory = weft__alloc(carrier->net->allocator, carrier->buffer_bytes, 1);
-    }
-    if (buffer->memory == NULL) {
-        carrier->net->error = -ENOMEM;
-        return NULL;
-    }
-    *number = carrier->free_buffer;
-    carrier->free_buffer = buffer->next_free;
-    carrier->free_count--;
-    return buffer->memory;
-}
-
 /// The result of an op at submission, or WEFT__SIM_WAIT: then it stands in a list, unless there is
 /// no such socket.
 static int64_t start(struct weft__sim_carrier *carrier, struct weft__op *op)
@@ -201,10 +162,10 @@ static int64_t start(struct weft__sim_carrier *carrier, struct weft__op *op)
     struct weft__sim_net *net = carrier->net;
     struct weft__sim_socket *socket = weft__sim_of_fd(net, op->fd);
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, op->fd);
+        return weft__sim_bad_fd(op->fd);
     }
     if ((op->mode & WEFT__OP_SELECT) != 0) {
-        int rc = make_buffers(carrier);
+        int rc = weft__sim_buffers_make(carrier);
         if (rc < 0) {
             return rc;
         }
@@ -461,12 +422,7 @@ static int sim_open(void **state, const struct weft__driver_config *config)
 
 static void sim_close(void *state)
 {
-    struct weft__sim_carrier *carrier = state;
-    const struct weft_allocator *allocator = carrier->net->allocator;
-    for (uint32_t i = 0; carrier->buffers != NULL && i < carrier->buffer_count; i++) {
-        weft__free(allocator, carrier->buffers[i].memory, carrier->buffer_bytes);
-    }
-    weft__free(allocator, carrier->buffers, carrier->buffer_count * sizeof carrier->buffers[0]);
+    weft__sim_buffers_free(state);
 }
 
 static int sim_wait(void *state, weft_time until)
@@ -489,14 +445,7 @@ static void *sim_buffer(void *state, uint16_t number)
 
 static void sim_give(void *state, uint16_t number)
 {
-    struct weft__sim_carrier *carrier = state;
-    weft_assert(carrier->free_count < carrier->buffer_count);
-    if (carrier->free_count == 0) {
-        carrier->buffers_came_back = carrier->kicked = true;
-    }
-    carrier->buffers[number].next_free = carrier->free_buffer;
-    carrier->free_buffer = number;
-    carrier->free_count++;
+    weft__sim_buffer_give(state, number);
 }
 
 static const struct weft__op_counts *sim_counts(void *state)

@@ -2,6 +2,8 @@
 //
 // Obeyed are the reuse options, IPV6_V6ONLY, SO_LINGER without time and the buffer sizes. What Linux
 // knows and a simulated network has no use for is remembered and given back; the rest is refused.
+#include "runtime/sim_socket.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -10,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/sim_net.h"
+#include "runtime/sim_ops.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104 // Linux 5.0

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "runtime/sim_stream.h"
 #include "runtime/sim_transfer.h"
 
 /// With nothing to read: 0 at the end, an error, or WEFT__SIM_WAIT.

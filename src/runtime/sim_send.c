@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/sim_stream.h"
 #include "runtime/sim_transfer.h"
 #include "sched/carrier.h"
 
@@ -38,7 +39,7 @@ static int pack_rights(struct weft__sim_net *net, struct weft__sim_chunk *chunk,
         memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
         struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
         if (socket == NULL) {
-            return weft__sim_bad_fd(net, fd);
+            return weft__sim_bad_fd(fd);
         }
         chunk->rights[i] = socket->self;
         socket->holders++;

@@ -1,8 +1,12 @@
 // sim_socket.c - the socket calls of the simulated network, with the answers of Linux.
+#include "runtime/sim_socket.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 
-#include "runtime/sim_net.h"
+#include "runtime/sim_ops.h"
+#include "runtime/sim_stream.h"
+#include "runtime/sim_transfer.h"
 
 /// The kernel's net.core.somaxconn.
 #define MOST_BACKLOG 4096
@@ -63,7 +67,7 @@ static int sim_close(void *state, int fd)
     struct weft__sim_net *net = net_of(state);
     struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, fd);
+        return weft__sim_bad_fd(fd);
     }
     weft__sim_note(net->clock, (uint64_t)(uint32_t)fd);
     weft__sim_end_all(net, socket, fd);
@@ -115,7 +119,7 @@ static int sim_bind(void *state, int fd, const struct sockaddr *addr, uint32_t s
     struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
     struct weft__sim_name name;
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, fd);
+        return weft__sim_bad_fd(fd);
     }
     int rc = weft__sim_name_read(&name, socket->domain, 0, addr, size);
     if (rc == 0 && name.family == AF_UNSPEC) {
@@ -129,7 +133,7 @@ static int sim_listen(void *state, int fd, int backlog)
     struct weft__sim_net *net = net_of(state);
     struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, fd);
+        return weft__sim_bad_fd(fd);
     }
     if (!weft__sim_is_connection(socket)) {
         return -EOPNOTSUPP;
@@ -158,7 +162,7 @@ static int sim_local(void *state, int fd, struct sockaddr *addr, uint32_t *size)
     const struct weft__sim_net *net = net_of(state);
     const struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, fd);
+        return weft__sim_bad_fd(fd);
     }
     weft__sim_name_write(&socket->local, socket->domain, addr, size);
     return 0;
@@ -169,7 +173,7 @@ static int sim_peer(void *state, int fd, struct sockaddr *addr, uint32_t *size)
     const struct weft__sim_net *net = net_of(state);
     const struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, fd);
+        return weft__sim_bad_fd(fd);
     }
     bool connected = weft__sim_is_connection(socket)
                          ? socket->state == WEFT__SIM_CONNECTED
@@ -185,7 +189,7 @@ static int sim_set(void *state, int fd, int level, int name, const void *value, 
 {
     struct weft__sim_net *net = net_of(state);
     struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
-    return socket == NULL ? weft__sim_bad_fd(net, fd)
+    return socket == NULL ? weft__sim_bad_fd(fd)
                           : weft__sim_option_set(net, socket, level, name, value, size);
 }
 
@@ -193,7 +197,7 @@ static int sim_get(void *state, int fd, int level, int name, void *value, uint32
 {
     struct weft__sim_net *net = net_of(state);
     struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
-    return socket == NULL ? weft__sim_bad_fd(net, fd)
+    return socket == NULL ? weft__sim_bad_fd(fd)
                           : weft__sim_option_get(net, socket, level, name, value, size);
 }
 
@@ -233,7 +237,7 @@ static int sim_shutdown(void *state, int fd, int how)
     struct weft__sim_net *net = net_of(state);
     struct weft__sim_socket *socket = weft__sim_of_fd(net, fd);
     if (socket == NULL) {
-        return weft__sim_bad_fd(net, fd);
+        return weft__sim_bad_fd(fd);
     }
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
         return -EINVAL;
@@ -252,7 +256,7 @@ static int do_many(void *state, int fd, struct mmsghdr *messages, unsigned count
     unsigned done = 0;
     int64_t result = 0;
     if (socket == NULL) {
-        return weft__sim_bad_fd(carrier->net, fd);
+        return weft__sim_bad_fd(fd);
     }
     if ((code == WEFT__OP_RECVMSG ? socket->readers : socket->writers) != NULL) {
         return -EAGAIN; // others were here first

@@ -15,9 +15,12 @@
 //
 // Unix sockets connect at once, or wait for room in the backlog, and never see a reset that nobody
 // sent; the rest is the same with short ways.
+#include "runtime/sim_stream.h"
+
 #include <errno.h>
 
-#include "runtime/sim_net.h"
+#include "runtime/sim_ops.h"
+#include "runtime/sim_socket.h"
 
 /// The kernel sends six more SYNs, waiting twice as long each time.
 #define CONNECT_LIMIT_NS (127 * WEFT_S)

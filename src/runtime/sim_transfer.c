@@ -1,9 +1,12 @@
 // sim_transfer.c - what an operation does with a simulated socket, or that it has to wait.
+
 #include "runtime/sim_transfer.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+
+#include "runtime/sim_stream.h"
 
 /// The kernel's UIO_MAXIOV.
 #define MOST_PARTS 1024

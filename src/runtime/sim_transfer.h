@@ -6,7 +6,7 @@
 #ifndef WEFT_RUNTIME_SIM_TRANSFER_H
 #define WEFT_RUNTIME_SIM_TRANSFER_H
 
-#include "runtime/sim_net.h"
+#include "runtime/sim_ops.h"
 
 /// The memory of an op.
 struct weft__sim_memory {
@@ -35,6 +35,14 @@ int64_t weft__sim_take_error(struct weft__sim_socket *socket);
 
 /// Draws whether a transfer of `size` bytes is cut short.
 size_t weft__sim_shorten(struct weft__sim_net *net, size_t size);
+
+/// Tries the op. Sets result_flags but for MORE; returns its result or WEFT__SIM_WAIT.
+int64_t weft__sim_try(struct weft__sim_carrier *carrier, struct weft__sim_socket *socket,
+                      struct weft__op *op);
+
+/// What poll() would say of the socket.
+uint32_t weft__sim_events_of(const struct weft__sim_net *net,
+                             const struct weft__sim_socket *socket);
 
 // sim_receive.c, sim_send.c
 
