@@ -30,6 +30,8 @@
 enum {
     DEFAULT_ENTRIES = WEFT__SIZED(256, 4),
     FEWEST_ENTRIES = 2,
+    /// A multishot has many completions for one entry, and ends when it finds the queue full.
+    COMPLETIONS_PER_ENTRY = 8,
 };
 
 /// Some kernels add a relative timeout to the clock without saturating; longer waits go in pieces.
@@ -327,7 +329,12 @@ static void unmap_ring(struct weft__uring *u)
 
 static int map_ring(struct weft__uring *u, unsigned entries, unsigned flags)
 {
-    int rc = io_uring_queue_init(entries, &u->ring, flags);
+    struct io_uring_params params = {
+        .flags = flags | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
+        .cq_entries = entries < UINT_MAX / COMPLETIONS_PER_ENTRY ? entries * COMPLETIONS_PER_ENTRY
+                                                                 : UINT_MAX,
+    };
+    int rc = io_uring_queue_init_params(entries, &u->ring, &params);
 #if WEFT__TSAN
     __tsan_acquire(&ring_addresses);
 #endif
@@ -350,7 +357,7 @@ static int make_ring(struct weft__uring *u, unsigned entries)
     int rc = -EINVAL;
     for (size_t i = 0; i < WEFT__ARRAY_LEN(kinds) && rc == -EINVAL; i++) {
         if ((kinds[i].feature & weft__uring_without) == 0) {
-            rc = map_ring(u, entries, kinds[i].flags | IORING_SETUP_CLAMP);
+            rc = map_ring(u, entries, kinds[i].flags);
         }
     }
     if (rc < 0) {

@@ -89,8 +89,9 @@ WRAP(int, epoll_ctl, (int epoll, int op, int fd, struct epoll_event *event), (ep
      WITH_ERRNO(ENOMEM, -1))
 WRAP(int, timerfd_create, (clockid_t clock, int flags), (clock, flags), WITH_ERRNO(EMFILE, -1))
 #ifdef WEFT_HAVE_URING
-WRAP(int, io_uring_queue_init, (unsigned entries, struct io_uring *ring, unsigned flags),
-     (entries, ring, flags), return -ENOMEM)
+WRAP(int, io_uring_queue_init_params,
+     (unsigned entries, struct io_uring *ring, struct io_uring_params *params),
+     (entries, ring, params), return -ENOMEM)
 WRAP(int, io_uring_register, (unsigned fd, unsigned op, const void *arg, unsigned count),
      (fd, op, arg, count), return -ENOMEM)
 #endif
