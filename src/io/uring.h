@@ -1,8 +1,34 @@
 // uring.h - the inside of the io_uring driver, for its own files only.
 //
-// uring.c has the ring: open, wait, kick, close. uring_ops.c turns ops into submissions and
-// completions into done() calls. uring_buffers.c has the receive buffers. uring_probe.c finds out
-// what the kernel can do.
+//     uring.c            the ring: open, wait, kick, close
+//     uring_probe.c      what the kernel can do
+//     uring_submit.c     from op to submission
+//     uring_complete.c   from completion to done()
+//     uring_retry.c      what happens in between without the owner's notice
+//     uring_cancel.c     cancel, forget
+//     uring_buffers.c    receive buffers
+//     uring_lost.c       completions that the kernel dropped
+//
+// The way of an op, by its stage:
+//
+//     submit                  +---------------------- backlog <-- no room in the queue
+//       |                     v                          |
+//       +------------------> RING <----------------------+
+//                             |  ^   ^
+//            -EAGAIN          |  |   |      -ENOBUFS, and a buffer came back
+//        POLL <---------------+  |   +---------------------- starved <--+
+//         +----------------------+                                     |
+//               ready         +----------------------------------------+
+//                             v
+//                 done(), done(MORE), or for SEND_ZC: done(MORE), NOTIFY, done()
+//
+//   A1  An op in RING, POLL or NOTIFY is the kernel's until a completion without F_MORE.
+//   A2  Everything else is in one of our lists and ends there when it is cancelled.
+//   A3  A cancel is queued behind the submission that it means and before any later one at the same
+//       address, and the kernel takes them in order. So none can hit a stranger.
+//   A4  A descriptor's number is read once more when an op is tried again. forget() may have come in
+//       between and the number may mean another file by now; the generation tells.
+//   A5  done() may submit, cancel and free: nothing of the op is touched after it.
 #ifndef WEFT_IO_URING_H
 #define WEFT_IO_URING_H
 
@@ -45,7 +71,7 @@ extern unsigned weft__uring_without;
 enum weft__uring_stage {
     WEFT__STAGE_IDLE,    ///< not in flight
     WEFT__STAGE_RING,    ///< in the submission queue or in the kernel
-    WEFT__STAGE_POLL,    ///< the same, but what was submitted is a poll: then the op is tried again
+    WEFT__STAGE_POLL,    ///< the same, but it was a poll or a pause: then the op is tried again
     WEFT__STAGE_BACKLOG, ///< in `backlog`
     WEFT__STAGE_STARVED, ///< in `starved`
     WEFT__STAGE_ENDED,   ///< in `ended`: has its result, done() is due
@@ -60,8 +86,9 @@ enum weft__uring_stage {
 #define WEFT__MARK_COPY 0x08u       ///< a SEND_ZC that has to do as a SEND
 #define WEFT__MARK_WORKER 0x10u     ///< goes to one of the kernel's workers
 #define WEFT__MARK_OTHER_SIDE 0x20u ///< a SPLICE whose input was ready
-#define WEFT__MARK_POLLED 0x20u     ///< a send that has waited for room in vain
+#define WEFT__MARK_PATIENT 0x20u    ///< a SEND or SENDMSG that may wait inside of the kernel
 #define WEFT__MARK_MULTI 0x40u      ///< submitted as multishot
+#define WEFT__MARK_POLLED 0x40u     ///< a SEND or SENDMSG that has waited by poll, maybe in vain
 #define WEFT__MARK_SUSPECT 0x80u    ///< in `suspects`
 
 struct weft__uring_buffers {
@@ -146,27 +173,37 @@ static inline struct io_uring_sqe *weft__uring_sqe(struct weft__uring *u)
 /// Hands what is queued to the kernel without waiting for anything. 0, or why it was refused.
 int weft__uring_flush(struct weft__uring *u);
 
-// uring_ops.c
+// uring_submit.c
 
 bool weft__uring_submit(void *state, struct weft__op *op);
-void weft__uring_cancel(void *state, struct weft__op *op);
-void weft__uring_forget(void *state, int fd);
 
-/// A completion for `op`. Returns how many times done() was called: 0 or 1.
-int weft__uring_complete(struct weft__uring *u, struct weft__op *op, int result, uint32_t flags);
+/// Queues an op that is in no list.
+void weft__uring_start(struct weft__uring *u, struct weft__op *op);
 
-/// Calls done() of those that ended without the kernel. Returns how many.
-int weft__uring_deliver(struct weft__uring *u);
+/// Waits for readiness, or for a moment, before the op is tried again. Without room in the queue it
+/// is tried as soon as there is some.
+void weft__uring_start_poll(struct weft__uring *u, struct weft__op *op, int fd, unsigned events);
+void weft__uring_start_pause(struct weft__uring *u, struct weft__op *op);
+
+/// Waits for a receive buffer.
+void weft__uring_starve(struct weft__uring *u, struct weft__op *op);
 
 /// Puts into the queue what waits for room or for buffers. Call before entering the kernel.
 void weft__uring_requeue(struct weft__uring *u);
 
-/// Asks everything that the kernel holds to end.
-void weft__uring_cancel_all(struct weft__uring *u);
+static inline bool weft__uring_has_waiting(const struct weft__uring *u)
+{
+    return u->backlog.head != NULL || u->unsent.head != NULL || u->starved.head != NULL;
+}
 
-/// The kernel has let go of the op.
+static inline bool weft__uring_selects(const struct weft__op *op)
+{
+    return (op->mode & WEFT__OP_SELECT) != 0;
+}
+
 void weft__uring_leave_listed(struct weft__uring *u, struct weft__op *op);
 
+/// The kernel has let go of the op.
 static inline void weft__uring_leave(struct weft__uring *u, struct weft__op *op)
 {
     const uint8_t listed = WEFT__MARK_LISTED | WEFT__MARK_UNSENT | WEFT__MARK_SUSPECT;
@@ -176,13 +213,49 @@ static inline void weft__uring_leave(struct weft__uring *u, struct weft__op *op)
     }
 }
 
+// uring_complete.c
+
+/// A completion for `op`. Returns how many times done() was called: 0 or 1.
+int weft__uring_complete(struct weft__uring *u, struct weft__op *op, int result, uint32_t flags);
+
 /// The op ends without the kernel, at the next poll or wait.
 void weft__uring_end(struct weft__uring *u, struct weft__op *op, int result);
 
-static inline bool weft__uring_has_waiting(const struct weft__uring *u)
+/// Calls done() of those. Returns how many.
+int weft__uring_deliver(struct weft__uring *u);
+
+/// The op is the owner's again.
+static inline void weft__uring_let_go(struct weft__uring *u, struct weft__op *op)
 {
-    return u->backlog.head != NULL || u->unsent.head != NULL || u->starved.head != NULL;
+    weft__uring_count(&u->counts.completed);
+    weft__uring_fd(u, op->fd)->ops--;
+    if (weft__unlikely(op->code == WEFT__OP_SPLICE)) {
+        weft__uring_fd(u, op->from_fd)->ops--;
+    }
+    op->stage = WEFT__STAGE_IDLE;
 }
+
+// uring_retry.c
+
+/// A poll or a pause in front of the op has ended. True: so has the op, with `result`.
+bool weft__uring_after_poll(struct weft__uring *u, struct weft__op *op, int *result,
+                            uint32_t *flags);
+
+/// An op failed. True: that is its end, with `result`.
+bool weft__uring_after_error(struct weft__uring *u, struct weft__op *op, int *result);
+
+/// Receives into one of our buffers, where the kernel does not do that. False: the op waits, for
+/// bytes or for a buffer.
+bool weft__uring_receive(struct weft__uring *u, struct weft__op *op, int *result, uint32_t *flags);
+
+// uring_cancel.c
+
+void weft__uring_cancel(void *state, struct weft__op *op);
+void weft__uring_forget(void *state, int fd);
+void weft__uring_put_cancel(struct io_uring_sqe *sqe, struct weft__op *op);
+
+/// Asks everything that the kernel holds to end.
+void weft__uring_cancel_all(struct weft__uring *u);
 
 // uring_lost.c
 

@@ -172,6 +172,59 @@ TEST_DRIVERS(peek_leaves_the_bytes)
     driver()->close(state);
 }
 
+/// Fills the queue of a datagram socket that is not connected, and waits for room in it.
+static void check_datagram(void *state, enum weft__op_code code, bool connected)
+{
+    static int names;
+    int fds[2], stuffed = 0;
+    char text[16] = "", whole[] = "whole";
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    struct iovec part = { whole, 5 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    struct trial sender = { 0 };
+    snprintf(addr.sun_path + 1, sizeof addr.sun_path - 1, "weft-op-%d-%d", getpid(), names++);
+    for (int i = 0; i < 2; i++) {
+        fds[i] = driver()->sockets->socket(state, AF_UNIX, SOCK_DGRAM, 0);
+        CHECK_OK(fds[i]);
+    }
+    CHECK_OK(driver()->sockets->bind(state, fds[1], (struct sockaddr *)&addr, sizeof addr));
+    while (sendto(fds[0], "x", 1, MSG_DONTWAIT, (struct sockaddr *)&addr, sizeof addr) == 1) {
+        stuffed++;
+    }
+    CHECK_GT(stuffed, 0);
+    if (connected) {
+        CHECK_EQ(connect(fds[0], (struct sockaddr *)&addr, sizeof addr), 0);
+    } else {
+        message.msg_name = &addr;
+        message.msg_namelen = sizeof addr;
+    }
+    struct weft__op op = write_op(fds[0], whole, 5);
+    op.code = (uint8_t)code;
+    op.data = code == WEFT__OP_SENDMSG ? (void *)&message : op.data;
+    trial_start(&sender, state, op);
+    driver()->wait(state, weft__clock_ns() + WEFT_MS);
+    CHECK(!sender.ended);
+    for (int i = 0; i < stuffed; i++) {
+        CHECK_EQ(recv(fds[1], text, sizeof text, MSG_DONTWAIT), 1);
+    }
+    CHECK_EQ(trial_await(&sender), 5);
+    CHECK_EQ(recv(fds[1], text, sizeof text, MSG_DONTWAIT), 5);
+    CHECK_STR(text, "whole");
+    close_fd(state, fds[0]);
+    close_fd(state, fds[1]);
+}
+
+TEST_DRIVERS(unix_datagrams_that_wait_for_room_arrive_whole)
+{
+    void *state = open_driver();
+    check_datagram(state, WEFT__OP_SEND, true);
+    check_datagram(state, WEFT__OP_SENDMSG, true);
+    check_datagram(state, WEFT__OP_SEND_ZC, true);
+    check_datagram(state, WEFT__OP_WRITE, true);
+    check_datagram(state, WEFT__OP_SENDMSG, false);
+    driver()->close(state);
+}
+
 // Accept and connect.
 
 TEST_DRIVERS(accept_tells_the_address)

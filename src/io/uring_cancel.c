@@ -1,0 +1,133 @@
+// uring_cancel.c - asking ops to end.
+#include <errno.h>
+
+#include "io/uring.h"
+
+void weft__uring_put_cancel(struct io_uring_sqe *sqe, struct weft__op *op)
+{
+    io_uring_prep_cancel64(sqe, (uintptr_t)op, 0);
+    sqe->user_data = WEFT__TAG_CANCEL;
+}
+
+static void send_cancel(struct weft__uring *u, struct weft__op *op)
+{
+    struct io_uring_sqe *sqe = weft__op_list_empty(&u->unsent) ? weft__uring_sqe(u) : NULL;
+    if (sqe != NULL) {
+        weft__uring_count(&u->counts.cancels);
+        weft__uring_put_cancel(sqe, op);
+        return;
+    }
+    if ((op->scratch & WEFT__MARK_LISTED) != 0) {
+        weft__op_list_remove(&u->tracked, op);
+    }
+    op->scratch = (uint8_t)((op->scratch & ~WEFT__MARK_LISTED) | WEFT__MARK_UNSENT);
+    weft__op_list_push(&u->unsent, op);
+}
+
+/// Takes back what the kernel has not seen. False if it has.
+static bool withdraw(struct weft__uring *u, struct weft__op *op)
+{
+    switch (op->stage) {
+    case WEFT__STAGE_BACKLOG: weft__op_list_remove(&u->backlog, op); break;
+    case WEFT__STAGE_STARVED: weft__op_list_remove(&u->starved, op); break;
+    default: return false;
+    }
+    weft__uring_end(u, op, -ECANCELED);
+    return true;
+}
+
+void weft__uring_cancel(void *state, struct weft__op *op)
+{
+    struct weft__uring *u = state;
+    if ((op->scratch & WEFT__MARK_ASKED) != 0 || op->stage == WEFT__STAGE_IDLE) {
+        return;
+    }
+    op->scratch |= WEFT__MARK_ASKED;
+    if (!withdraw(u, op) && (op->stage == WEFT__STAGE_RING || op->stage == WEFT__STAGE_POLL)) {
+        send_cancel(u, op);
+        if (weft__unlikely(u->lossy)) {
+            weft__uring_suspect(u, op);
+        }
+    }
+}
+
+static void withdraw_all(struct weft__uring *u, struct weft__op_list *list, int fd)
+{
+    for (struct weft__op *op = list->head, *next; op != NULL; op = next) {
+        next = op->next;
+        if (op->fd == fd || (op->code == WEFT__OP_SPLICE && op->from_fd == fd)) {
+            withdraw(u, op);
+        }
+    }
+}
+
+static void cancel_tracked(struct weft__uring *u, int fd)
+{
+    for (struct weft__op *op = u->tracked.head, *next; op != NULL; op = next) {
+        next = op->next; // send_cancel() may move `op` to the other list
+        if (op->fd == fd || (op->code == WEFT__OP_SPLICE && op->from_fd == fd)) {
+            weft__uring_cancel(u, op);
+        }
+    }
+}
+
+/// The kernel took nothing. What is queued for the descriptor must not reach the next file that gets
+/// its number.
+static void spoil_queued(struct weft__uring *u, int fd)
+{
+    struct io_uring_sq *sq = &u->ring.sq;
+    for (unsigned at = *sq->khead; at != sq->sqe_tail; at++) {
+        struct io_uring_sqe *sqe = &sq->sqes[at & sq->ring_mask];
+        sqe->fd = sqe->fd == fd ? -1 : sqe->fd;
+        if (sqe->opcode == IORING_OP_SPLICE && sqe->splice_fd_in == fd) {
+            sqe->splice_fd_in = -1;
+        }
+    }
+}
+
+/// The kernel must have the request before this returns: soon the number means another file.
+void weft__uring_forget(void *state, int fd)
+{
+    struct weft__uring *u = state;
+    struct weft__uring_fd *slot = weft__uring_fd(u, fd);
+    if (slot->ops == 0) {
+        return;
+    }
+    slot->generation++;
+    withdraw_all(u, &u->backlog, fd);
+    withdraw_all(u, &u->starved, fd);
+    cancel_tracked(u, fd);
+    struct io_uring_sqe *sqe = NULL;
+    if ((u->features & WEFT__URING_CANCEL_FD) != 0 && (sqe = weft__uring_sqe(u)) != NULL) {
+        weft__uring_count(&u->counts.cancels);
+        io_uring_prep_cancel_fd(sqe, fd, IORING_ASYNC_CANCEL_ALL);
+        sqe->user_data = WEFT__TAG_CANCEL;
+    }
+    if (weft__uring_flush(u) < 0) {
+        spoil_queued(u, fd);
+        struct io_uring_sync_cancel_reg reg = {
+            // Linux 6.0; needs no room and no memory
+            .fd = fd,
+            .flags = IORING_ASYNC_CANCEL_FD | IORING_ASYNC_CANCEL_ALL,
+        };
+        (void)io_uring_register_sync_cancel(&u->ring, &reg);
+    }
+}
+
+void weft__uring_cancel_all(struct weft__uring *u)
+{
+    struct io_uring_sqe *sqe;
+    if ((u->features & WEFT__URING_CANCEL_FD) != 0) {
+        if ((sqe = weft__uring_sqe(u)) != NULL) {
+            io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL);
+            sqe->user_data = WEFT__TAG_CANCEL;
+        }
+        return;
+    }
+    for (struct weft__op *op = u->tracked.head; op != NULL; op = op->next) {
+        if ((sqe = weft__uring_sqe(u)) == NULL) {
+            return;
+        }
+        weft__uring_put_cancel(sqe, op);
+    }
+}
