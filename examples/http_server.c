@@ -1,7 +1,6 @@
 // http_server.c - a small HTTP server.
 //
-//     http_server [ADDRESS]        default: tcp://127.0.0.1:7003
-//
+//     http_server [ADDRESS]                  default: tcp://127.0.0.1:7003
 //     curl http://127.0.0.1:7003/            calls a function that blocks for 50 ms; others go on
 //     curl http://127.0.0.1:7003/parallel    two children in a scope, on the carrier of the request
 #include <errno.h>
