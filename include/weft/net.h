@@ -33,7 +33,9 @@ struct weft_slice {
 /// weft_addr_parse(). `options` may be NULL. The listener belongs to the calling task's carrier.
 ///
 /// Call from:  a virtual thread.
-/// Errors:     -EINVAL, -ENAMETOOLONG, -ENODEV, -ERANGE  the address cannot be understood
+/// Errors:     -EINVAL, -ENAMETOOLONG, -ENODEV, -ERANGE  the address cannot be understood (host
+///             names are not looked up, and a port has to be there)
+///             -EPROTONOSUPPORT  the scheme is unknown
 ///             -EPROTOTYPE  it is not the address of a stream
 ///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2) and listen(2)
 ///             -EMFILE, -ENFILE, -ENOMEM; -EPERM outside a virtual thread
@@ -82,10 +84,14 @@ struct weft_serve_options {
 
 /// Serves an address on every carrier: a listener each (SO_REUSEPORT), and a virtual thread per
 /// connection that runs `handler(conn)` on the carrier that accepted it. The handler closes the
-/// connection. Returns when cancelled, after all handlers have ended, or when listening fails.
+/// connection. Handlers on different carriers run in parallel: what they share needs atomics or
+/// locks. Serves until the calling task is cancelled or the runtime is shut down, and returns when
+/// all handlers have ended.
 ///
 /// Call from:  a virtual thread.
-/// Errors:     -ECANCELED; as weft_listen() and weft_accept()
+/// Errors:     -ECANCELED  the normal end
+///             -EINVAL     no handler, or the options are not initialised
+///             others as weft_listen() and weft_accept()
 WEFT_API int weft_serve(const char *address, weft_fn handler,
                         const struct weft_serve_options *options);
 
@@ -110,7 +116,7 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_adopt(weft_conn **conn, int fd);
 
 /// Waits until at least so many bytes are there and lends them: `in` stays valid until
 /// weft_conn_consume(), or the next call that reads from this connection. It may hold more than
-/// `at_least`. With `at_least` 0 it never waits.
+/// `at_least`. With `at_least` 0 it never waits, though it may yield.
 ///
 /// Call from:  a virtual thread on the connection's carrier.
 /// Returns:    the number of bytes lent (cut to INT_MAX); 0: the peer has closed and all is consumed
@@ -119,7 +125,20 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_adopt(weft_conn **conn, int fd);
 ///             -ENODATA   the peer has closed in the middle; `in` is what there is
 ///             -EMSGSIZE  `at_least` is above the limit (weft_conn_set_limits)
 ///             -ECONNRESET, ...  as recv(2), after the bytes that arrived before it
-///             -EXDEV, -EBUSY, -EPERM
+///             -ENOMEM    no memory to bring them into one place
+///             -EBADF     another task has closed the connection
+///             -EXDEV, -EPERM; -EBUSY another task reads
+///
+/// A parser that has not found what it looks for asks for one byte more than it has:
+///
+///     while ((rc = weft_conn_peek(conn, &in, want, deadline)) > 0) {
+///         const char *end = memchr(in.data, '\n', in.size);
+///         want = end != NULL ? 1 : in.size + 1; // -EMSGSIZE above the limit
+///         if (end != NULL) {
+///             handle_line(in.data, end - in.data);
+///             weft_conn_consume(conn, end - in.data + 1);
+///         }
+///     }
 WEFT_API WEFT_MUST_CHECK int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least,
                                             weft_time deadline);
 
@@ -145,7 +164,8 @@ WEFT_API WEFT_MUST_CHECK int64_t weft_conn_read_into(weft_conn *conn, void *data
 /// Returns:    0
 /// Errors:     -ETIMEDOUT, -ECANCELED, -ENOMEM  nothing was queued
 ///             -EPIPE, -ECONNRESET, ...  the connection is broken, or was shut for writing
-///             -EXDEV, -EBUSY, -EPERM
+///             -EBADF  another task has closed the connection
+///             -EXDEV, -EPERM; -EBUSY another task waits to write
 WEFT_API WEFT_MUST_CHECK int weft_conn_write(weft_conn *conn, const void *data, size_t size,
                                              weft_time deadline);
 
@@ -154,7 +174,8 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_write(weft_conn *conn, const void *data, 
 typedef void (*weft_release_fn)(void *arg);
 
 /// Queues the bytes themselves: they must not change until `release(arg)` is called, which happens
-/// exactly once if this returns 0, and never otherwise. Large ones are sent without a copy.
+/// exactly once if this returns 0, and never otherwise. Large ones are sent without a copy. `release`
+/// may be NULL for bytes that live for ever.
 ///
 /// Call from, Returns, Errors: as weft_conn_write()
 WEFT_API WEFT_MUST_CHECK int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size,
@@ -185,17 +206,19 @@ WEFT_API void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limit
 /// that waits in it gets -EBADF; nobody may use it afterwards.
 ///
 /// Call from:  a virtual thread on its carrier. Never a cancellation point.
-/// Returns:    0; what went wrong with bytes still queued, and then it is closed all the same
-/// Errors:     -EXDEV, -EPERM: nothing happened
+/// Returns:    0; what went wrong with bytes still queued, -ETIMEDOUT if they were not sent in time,
+///             -ECONNABORTED if another task aborted meanwhile; it is closed all the same
+/// Errors:     -EXDEV, -EPERM: nothing happened; -EBADF: another task closes it
 WEFT_API int weft_conn_close(weft_conn *conn);
 
-/// Closes at once, drops what is queued, and tells a TCP peer by a reset.
+/// Closes at once, drops what is queued, and tells a TCP peer by a reset. While another task waits in
+/// weft_conn_close() it ends that wait.
 ///
 /// Call from:  as weft_conn_close()
 WEFT_API int weft_conn_abort(weft_conn *conn);
 
 /// Hands the connection to another carrier; afterwards only tasks there may use it. Waits until what
-/// is queued has been sent; received bytes move along.
+/// is queued has been sent and references are released; received bytes move along.
 ///
 /// Call from:  a virtual thread on its present carrier, while no other task uses it.
 /// Errors:     -EINVAL  no such carrier; -EBUSY; -ETIMEDOUT, -ECANCELED, -ENOMEM: it stays here

@@ -29,7 +29,7 @@ static struct weft__chunk *clear(struct weft__chunk *chunk)
         chunk->data = (const char *)(chunk + 1);
         chunk->start = chunk->end = 0;
         chunk->release = NULL;
-        chunk->left = chunk->lent = false;
+        chunk->reference = chunk->left = chunk->lent = false;
     }
     return chunk;
 }

@@ -21,7 +21,6 @@ int weft__conn_make(struct weft__conn **out, struct weft__carrier *carrier, int 
                                           _Alignof(struct weft__conn));
     *out = conn;
     if (conn == NULL) {
-        weft__socket_close(fd, NULL, carrier);
         return -ENOMEM;
     }
     conn->carrier = carrier;
@@ -42,7 +41,7 @@ int weft__conn_address(struct weft_addr *addr, const char *text)
     return rc == 0 && kind != WEFT_ADDR_TCP && kind != WEFT_ADDR_UNIX ? -EPROTOTYPE : rc;
 }
 
-struct weft__task *weft__conn_enter(const struct weft__conn *conn, int *rc)
+struct weft__task *weft__conn_enter(struct weft__conn *conn, int *rc)
 {
     struct weft__task *task = weft__thread_self();
     if (weft__unlikely(task == NULL)) {
@@ -53,7 +52,23 @@ struct weft__task *weft__conn_enter(const struct weft__conn *conn, int *rc)
         *rc = -EXDEV;
         return NULL;
     }
+    if (weft__unlikely(conn->closing)) {
+        *rc = -EBADF;
+        return NULL;
+    }
+    conn->inside++;
+    weft__charge(task);
     return task;
+}
+
+int64_t weft__conn_leave(struct weft__conn *conn, int64_t rc)
+{
+    conn->inside--;
+    if (weft__unlikely(conn->closing)) {
+        weft__conn_let_go(conn);
+        return -EBADF;
+    }
+    return rc;
 }
 
 int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft__wait_mode mode,
@@ -82,19 +97,17 @@ void weft__conn_wake(struct weft__wait **slot)
 int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct weft__task *task,
                      enum weft__wait_mode mode, const char *what, weft_time deadline)
 {
-    int rc = weft__conn_wait(slot, task, mode, what, deadline);
-    if (weft__unlikely(conn->closed)) {
-        weft__conn_let_go(conn);
+    if (weft__unlikely(conn->closing)) {
         return -EBADF;
     }
-    return rc;
+    int rc = weft__conn_wait(slot, task, mode, what, deadline);
+    return weft__unlikely(conn->closing) ? -EBADF : rc;
 }
 
 void weft__conn_let_go(struct weft__conn *conn)
 {
     struct weft__carrier *carrier = conn->carrier;
-    bool used = conn->armed || conn->sends > 0 || conn->reader != NULL || conn->writer != NULL;
-    if (used) {
+    if (!conn->closed || conn->armed || conn->sends > 0 || conn->inside > 0) {
         return;
     }
     weft__conn_in_fini(conn);
@@ -102,15 +115,38 @@ void weft__conn_let_go(struct weft__conn *conn)
     weft__free(carrier->crew->allocator, conn, sizeof *conn);
 }
 
-/// Nothing is waited for here: ops that are in flight end later, and the last one frees the memory.
+/// Nothing is waited for here: ops that are in flight end later, and so do tasks inside.
 static void shut(struct weft__conn *conn)
 {
     conn->closed = true;
     weft__carrier_flush_not(&conn->flush);
     weft__socket_close(conn->fd, NULL, conn->carrier);
+    weft__conn_let_go(conn);
+}
+
+/// From now on nobody enters, and those inside leave as soon as they run.
+static void evict(struct weft__conn *conn)
+{
+    conn->closing = true;
     weft__conn_wake(&conn->reader);
     weft__conn_wake(&conn->writer);
-    weft__conn_let_go(conn);
+}
+
+/// Waits for what is queued to be sent; a cancel does not end that, an abort does.
+static int linger(struct weft__conn *conn, struct weft__task *task)
+{
+    weft_time deadline = weft_after(conn->linger_ns);
+    weft__conn_send(conn);
+    while (conn->out_bytes > 0 && conn->write_error == 0) {
+        int rc = weft__conn_wait(&conn->closer, task, WEFT__WAIT_DEAF, "send", deadline);
+        if (conn->aborted) {
+            return -ECONNABORTED;
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return conn->write_error;
 }
 
 int weft_conn_close(weft_conn *conn)
@@ -123,49 +159,73 @@ int weft_conn_close(weft_conn *conn)
     if (task == NULL) {
         return rc;
     }
-    rc = conn->write_error;
-    if (rc == 0 && conn->out_bytes > 0) {
-        rc = weft__conn_drain(conn, task, 0, WEFT__WAIT_DEAF, weft_after(conn->linger_ns));
+    if (conn->closing) { // another task closes it: it came in between
+        return (int)weft__conn_leave(conn, 0);
     }
+    evict(conn);
+    rc = linger(conn, task);
+    conn->inside--;
     shut(conn);
     return rc;
 }
 
-int weft_conn_abort(weft_conn *conn)
+static void reset_on_close(struct weft__conn *conn)
 {
-    int rc = 0;
-    if (conn == NULL) {
-        return 0;
-    }
-    if (weft__conn_enter(conn, &rc) == NULL) {
-        return rc;
-    }
     struct weft__carrier *carrier = conn->carrier;
     struct linger now = { .l_onoff = 1 };
     (void)carrier->driver->sockets->set(carrier->driver_state, conn->fd, SOL_SOCKET, SO_LINGER,
                                         &now, sizeof now); // not on Unix sockets
-    shut(conn);
+}
+
+int weft_conn_abort(weft_conn *conn)
+{
+    if (conn == NULL) {
+        return 0;
+    }
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    if (task->home != conn->carrier) {
+        return -EXDEV;
+    }
+    reset_on_close(conn);
+    if (conn->closing) { // another task closes it and waits: it has waited enough
+        conn->aborted = true;
+        weft__conn_wake(&conn->closer);
+    } else {
+        evict(conn);
+        shut(conn);
+    }
     return 0;
 }
 
-int weft_conn_move(weft_conn *conn, int number, weft_time deadline)
+/// Waits until the kernel has everything, and has given back what it borrowed.
+static int settle(struct weft__conn *conn, struct weft__task *task, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
-    if (task == NULL) {
-        return rc;
+    weft__conn_send(conn);
+    while (conn->write_error == 0 && (conn->out_bytes > 0 || conn->sends > 0)) {
+        int rc = weft__conn_pause(conn, &conn->closer, task, WEFT__WAIT_WITHDRAW, "send", deadline);
+        if (rc < 0) {
+            return rc;
+        }
     }
+    return conn->write_error;
+}
+
+static int move(struct weft__conn *conn, struct weft__task *task, int number, weft_time deadline)
+{
     struct weft__carrier *carrier = conn->carrier;
     struct weft__crew *crew = carrier->crew;
     if (number < 0 || number >= crew->count) {
         return -EINVAL;
     }
-    if (conn->reader != NULL || conn->writer != NULL) {
-        return -EBUSY;
-    }
-    rc = weft__conn_drain(conn, task, 0, WEFT__WAIT_WITHDRAW, deadline);
+    int rc = conn->inside > 1 ? -EBUSY : settle(conn, task, deadline);
     if (rc == 0) {
         rc = weft__conn_in_stop(conn, task);
+    }
+    if (rc == 0 && (conn->inside > 1 || conn->out_bytes > 0)) {
+        rc = -EBUSY; // somebody has come meanwhile
     }
     if (rc < 0) {
         return rc;
@@ -174,6 +234,13 @@ int weft_conn_move(weft_conn *conn, int number, weft_time deadline)
     carrier->driver->forget(carrier->driver_state, conn->fd);
     conn->carrier = &crew->carriers[number];
     return 0;
+}
+
+int weft_conn_move(weft_conn *conn, int number, weft_time deadline)
+{
+    int rc = 0;
+    struct weft__task *task = weft__conn_enter(conn, &rc);
+    return task != NULL ? (int)weft__conn_leave(conn, move(conn, task, number, deadline)) : rc;
 }
 
 /// What kind of socket the user has brought.

@@ -9,8 +9,9 @@
 //   N2  A task that waits for more bytes holds no receive buffer: what it has is in the heap. And all
 //       connections of a carrier together hold no more than some of the buffers; what comes beyond
 //       is copied at once. So there are always buffers under way, whoever holds theirs for how long.
-//   N3  `armed` and `sends` say which ops the driver owns. The memory of a connection is freed by the
-//       last of: close, the end of the receive op, the end of each send, tasks that were waiting.
+//   N3  `armed` and `sends` say which ops the driver owns, `inside` how many tasks are in the middle of
+//       a call. The memory of a connection is freed by whoever is the last of these to go after it
+//       was closed. A task inside looks at `closing` after each park or yield.
 //   N4  A release function is called exactly once for each reference that was queued, after the
 //       kernel has let go of the bytes.
 #ifndef WEFT_NET_CONN_H
@@ -38,6 +39,7 @@ struct weft__chunk {
     const char *data;
     size_t start, end; // of data: what is not yet sent
     size_t room;       // behind the struct
+    bool reference;    // the bytes are somebody else's
     bool left;         // it is out of the queue
     bool lent;         // zero-copy: the kernel has the bytes
     weft_release_fn release;
@@ -55,11 +57,14 @@ struct weft__conn {
     bool armed;    // the receive op is in flight
     bool ended;    // the peer has closed
     bool finished; // our side was shut for writing
-    bool closed;   // by its owner: what remains is to free it
+    bool closing;  // nobody enters any more, those inside leave with -EBADF
+    bool aborted;  // and what is queued need not be sent
+    bool closed;   // the socket is gone: what remains is to free it
+    bool reading;  // a task is inside a call that reads
     bool sending;  // the send op is in flight
-    bool no_zero_copy;
     uint8_t first_piece, pieces_held;
-    uint16_t sends; // send ops in flight, zero-copy ones included
+    uint16_t sends;  // send ops in flight, zero-copy ones included
+    uint32_t inside; // tasks inside a call, parked or about to run
     int read_error;
     int write_error;
 
@@ -70,7 +75,8 @@ struct weft__conn {
 
     // Writing.
     struct weft__wait *writer;
-    size_t writer_wants; // it is woken when no more than so much is queued
+    size_t writer_wants;       // it is woken when no more than so much is queued
+    struct weft__wait *closer; // waits until nothing is queued, or in flight
     struct weft__chunk *out, *out_last;
     size_t out_bytes;
     struct weft__chunk *vector; // holds the header of a send of several chunks; NULL: none yet
@@ -86,24 +92,26 @@ struct weft__conn {
 /// weft_addr_parse() for addresses of streams: -EPROTOTYPE for others, which keep their own bounds.
 int weft__conn_address(struct weft_addr *addr, const char *text);
 
-/// Makes a connection of a socket that the driver of `carrier` knows, and takes it. On failure the
-/// socket is closed.
+/// Makes a connection of a socket that the driver of `carrier` knows, and takes it, unless it fails.
 int weft__conn_make(struct weft__conn **conn, struct weft__carrier *carrier, int fd, uint8_t kind);
 
-/// The running virtual thread, if it may use the connection; else NULL and the error in `*rc`.
-struct weft__task *weft__conn_enter(const struct weft__conn *conn, int *rc);
+/// Begins a call: the running virtual thread, if it may use the connection; else NULL and the error in
+/// `*rc`. Charges it, so it may yield.
+struct weft__task *weft__conn_enter(struct weft__conn *conn, int *rc);
+/// Ends a call, and gives its result: `rc`, or -EBADF if the connection was closed meanwhile. Nothing
+/// may be touched afterwards.
+int64_t weft__conn_leave(struct weft__conn *conn, int64_t rc);
 
 /// Parks until the wait in `*slot` is woken by weft__conn_wake(). As weft__block(), or -EBUSY.
 int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft__wait_mode mode,
                     const char *what, weft_time deadline);
 void weft__conn_wake(struct weft__wait **slot);
 
-/// The same for a reader or writer of a connection. -EBADF: it was closed meanwhile, and must not be
-/// touched any more.
+/// The same for a task inside a connection. -EBADF: it is being closed.
 int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct weft__task *task,
                      enum weft__wait_mode mode, const char *what, weft_time deadline);
 
-/// Frees a closed connection if the driver has let go of it and nobody waits in it.
+/// Frees a closed connection if the driver has let go of it and nobody is inside.
 void weft__conn_let_go(struct weft__conn *conn);
 
 // conn_in.c
@@ -119,9 +127,8 @@ int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task);
 void weft__conn_out_init(struct weft__conn *conn);
 /// Drops what is queued and not yet with the kernel.
 void weft__conn_out_drop(struct weft__conn *conn);
-/// Sends, and waits until no more than `left` bytes are queued.
-int weft__conn_drain(struct weft__conn *conn, struct weft__task *task, size_t left,
-                     enum weft__wait_mode mode, weft_time deadline);
+/// Hands what is queued to the driver.
+void weft__conn_send(struct weft__conn *conn);
 
 // chunk.c: output memory, kept by the carrier for reuse.
 

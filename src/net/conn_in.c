@@ -29,14 +29,15 @@ static void give_buffer(struct weft__conn *conn, uint16_t number)
 /// brings until then is copied, and if there is no memory for that the connection breaks.
 static void keep(struct weft__conn *conn, uint16_t number, uint32_t size)
 {
-    if (conn->closed) {
+    if (conn->closing || conn->read_error != 0) { // nothing may follow a gap
         give_buffer(conn, number);
         return;
     }
-    if (weft__pieces_put(conn, number, size) < 0) {
-        conn->read_error = -ENOMEM;
+    int copied = weft__pieces_put(conn, number, size);
+    if (copied < 0) {
+        conn->read_error = copied;
     }
-    if (conn->armed && conn->pieces_held >= WEFT__CONN_PIECES - 1) {
+    if (conn->armed && (copied != 0 || conn->pieces_held >= WEFT__CONN_PIECES - 1)) {
         stop(conn);
     }
 }
@@ -54,7 +55,7 @@ static void take(struct weft__conn *conn, const struct weft__op *op)
     }
     if (op->result == 0) {
         conn->ended = true;
-    } else if (op->result != -ECANCELED && op->result != -EINTR) {
+    } else if (op->result != -ECANCELED && op->result != -EINTR && conn->read_error == 0) {
         conn->read_error = (int)op->result;
     }
 }
@@ -148,6 +149,42 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
     }
 }
 
+/// A peek that takes what there is.
+static int glance(struct weft__conn *conn, struct weft_slice *in)
+{
+    if (!lend(conn, in, 1)) {
+        arm(conn);
+    }
+    if (lend(conn, in, 1)) {
+        return as_count(in->size);
+    }
+    return conn->ended || conn->read_error != 0 ? last_words(conn, 0) : -EAGAIN;
+}
+
+static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
+                size_t at_least, weft_time deadline)
+{
+    if (weft__unlikely(weft__scope_cancelled(task))) {
+        return -ECANCELED;
+    }
+    if (weft__unlikely(conn->reading)) {
+        return -EBUSY; // what is there is his, and may move
+    }
+    if (at_least == 0) {
+        return glance(conn, in);
+    }
+    if (at_least > conn->frame_limit) {
+        return -EMSGSIZE;
+    }
+    if (weft__likely(lend(conn, in, at_least))) {
+        return as_count(in->size);
+    }
+    conn->reading = true;
+    int rc = peek_slow(conn, task, in, at_least, deadline);
+    conn->reading = false;
+    return rc;
+}
+
 int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least, weft_time deadline)
 {
     int rc = 0;
@@ -156,29 +193,11 @@ int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least, weft
     if (weft__unlikely(task == NULL)) {
         return rc;
     }
-    weft__charge(task);
-    if (weft__unlikely(weft__scope_cancelled(task))) {
-        return -ECANCELED;
+    rc = conn->closing ? -EBADF : peek(conn, task, in, at_least, deadline);
+    if (weft__unlikely(conn->closing)) {
+        *in = (struct weft_slice){ NULL, 0 };
     }
-    if (at_least == 0) {
-        if (!lend(conn, in, 1)) {
-            arm(conn);
-        }
-        if (!lend(conn, in, 1)) {
-            return conn->armed ? -EAGAIN : last_words(conn, 0);
-        }
-        return as_count(in->size);
-    }
-    if (at_least > conn->frame_limit) {
-        return -EMSGSIZE;
-    }
-    if (weft__likely(lend(conn, in, at_least))) {
-        return as_count(in->size);
-    }
-    if (weft__unlikely(conn->reader != NULL)) {
-        return -EBUSY;
-    }
-    return peek_slow(conn, task, in, at_least, deadline);
+    return (int)weft__conn_leave(conn, rc);
 }
 
 void weft_conn_consume(weft_conn *conn, size_t size)
@@ -223,6 +242,9 @@ static int64_t receive_direct(struct weft__conn *conn, char *data, size_t size, 
     };
     call.op.data = data;
     int64_t got = weft__call(&call, "receive", deadline);
+    if (conn->closing) {
+        return -EBADF;
+    }
     if (got == 0) {
         conn->ended = true;
     } else if (got < 0 && got != -ETIMEDOUT && got != -ECANCELED) {
@@ -254,6 +276,20 @@ static int64_t read_more(struct weft__conn *conn, struct weft__task *task, char 
     return rc > 0 ? (int64_t)copy_out(conn, data, size) : rc;
 }
 
+static int64_t read_all(struct weft__conn *conn, struct weft__task *task, char *data, size_t size,
+                        weft_time deadline)
+{
+    size_t done = copy_out(conn, data, size);
+    while (done < size) {
+        int64_t more = read_more(conn, task, data + done, size - done, deadline);
+        if (more <= 0) {
+            return done > 0 ? (int64_t)done : more;
+        }
+        done += (size_t)more;
+    }
+    return (int64_t)done;
+}
+
 int64_t weft_conn_read_into(weft_conn *conn, void *data, size_t size, weft_time deadline)
 {
     int rc = 0;
@@ -261,20 +297,11 @@ int64_t weft_conn_read_into(weft_conn *conn, void *data, size_t size, weft_time 
     if (task == NULL) {
         return rc;
     }
-    weft__charge(task);
-    if (weft__scope_cancelled(task)) {
-        return -ECANCELED;
+    if (conn->closing || conn->reading || weft__scope_cancelled(task)) {
+        return weft__conn_leave(conn, conn->reading ? -EBUSY : -ECANCELED);
     }
-    if (conn->reader != NULL) {
-        return -EBUSY;
-    }
-    size_t done = copy_out(conn, data, size);
-    while (done < size) {
-        int64_t more = read_more(conn, task, (char *)data + done, size - done, deadline);
-        if (more <= 0) {
-            return done > 0 ? (int64_t)done : more;
-        }
-        done += (size_t)more;
-    }
-    return (int64_t)done;
+    conn->reading = true;
+    int64_t got = read_all(conn, task, data, size, deadline);
+    conn->reading = false;
+    return weft__conn_leave(conn, got);
 }

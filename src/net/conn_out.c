@@ -30,10 +30,9 @@ static size_t unsent(const struct weft__chunk *chunk)
     return chunk->end - chunk->start;
 }
 
-static bool without_copy(const struct weft__conn *conn, const struct weft__chunk *chunk)
+static bool without_copy(const struct weft__chunk *chunk)
 {
-    return chunk->release != NULL && !conn->no_zero_copy && !chunk->lent &&
-           unsent(chunk) >= ZERO_COPY_BYTES;
+    return chunk->reference && !chunk->lent && unsent(chunk) >= ZERO_COPY_BYTES;
 }
 
 /// The owner of the bytes gets them back as soon as they are sent and the kernel has let go.
@@ -96,10 +95,14 @@ static void settle(struct weft__conn *conn, int64_t result)
     }
 }
 
-static void wake_writer(struct weft__conn *conn)
+static void wake_writers(struct weft__conn *conn)
 {
-    if (conn->write_error != 0 || conn->out_bytes <= conn->writer_wants) {
+    bool broken = conn->write_error != 0;
+    if (broken || conn->out_bytes <= conn->writer_wants) {
         weft__conn_wake(&conn->writer);
+    }
+    if (broken || conn->out_bytes == 0) {
+        weft__conn_wake(&conn->closer);
     }
 }
 
@@ -113,7 +116,7 @@ static void go_on(struct weft__conn *conn)
         return;
     }
     send_on(conn);
-    wake_writer(conn);
+    wake_writers(conn);
 }
 
 static void sent(struct weft__op *op)
@@ -173,7 +176,7 @@ static bool prepare_several(struct weft__conn *conn)
     struct vector *vector = (struct vector *)(void *)(conn->vector + 1);
     unsigned parts = 0;
     const struct weft__chunk *chunk = conn->out;
-    while (chunk != NULL && parts < VECTOR_MAX && !without_copy(conn, chunk)) {
+    while (chunk != NULL && parts < VECTOR_MAX && !without_copy(chunk)) {
         put_part(&vector->parts[parts++], chunk);
         chunk = chunk->next;
     }
@@ -187,7 +190,7 @@ static bool prepare_several(struct weft__conn *conn)
 static struct weft__op *prepare(struct weft__conn *conn)
 {
     struct weft__chunk *chunk = conn->out;
-    if (without_copy(conn, chunk)) {
+    if (without_copy(chunk)) {
         return prepare_without_copy(conn, chunk);
     }
     if (chunk->next == NULL || !prepare_several(conn)) {
@@ -225,7 +228,7 @@ static void flush(struct weft__flush *flush, struct weft__carrier *carrier)
     (void)carrier;
     struct weft__conn *conn = weft__container_of(flush, struct weft__conn, flush);
     send_on(conn);
-    wake_writer(conn);
+    wake_writers(conn);
 }
 
 void weft__conn_out_init(struct weft__conn *conn)
@@ -234,13 +237,21 @@ void weft__conn_out_init(struct weft__conn *conn)
     conn->send = (struct weft__op){ .done = sent, .fd = conn->fd, .mode = WEFT__OP_MANAGED };
 }
 
-int weft__conn_drain(struct weft__conn *conn, struct weft__task *task, size_t left,
-                     enum weft__wait_mode mode, weft_time deadline)
+void weft__conn_send(struct weft__conn *conn)
+{
+    send_on(conn);
+}
+
+/// Sends, and waits until no more than `left` bytes are queued.
+static int drain(struct weft__conn *conn, struct weft__task *task, size_t left, weft_time deadline)
 {
     send_on(conn);
     while (conn->write_error == 0 && conn->out_bytes > left) {
+        if (conn->writer != NULL) {
+            return -EBUSY;
+        }
         conn->writer_wants = left;
-        int rc = weft__conn_pause(conn, &conn->writer, task, mode, "send", deadline);
+        int rc = weft__conn_pause(conn, &conn->writer, task, WEFT__WAIT_WITHDRAW, "send", deadline);
         if (rc < 0) {
             return rc;
         }
@@ -248,15 +259,9 @@ int weft__conn_drain(struct weft__conn *conn, struct weft__task *task, size_t le
     return conn->write_error;
 }
 
-/// Whether a writer may queue something now; waits for room.
-static int admit(struct weft__conn *conn, weft_time deadline)
+/// Whether a writer that has entered may queue something now; waits for room.
+static int admit(struct weft__conn *conn, struct weft__task *task, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
-    if (weft__unlikely(task == NULL)) {
-        return rc;
-    }
-    weft__charge(task);
     if (weft__unlikely(weft__scope_cancelled(task))) {
         return -ECANCELED;
     }
@@ -264,9 +269,9 @@ static int admit(struct weft__conn *conn, weft_time deadline)
         return -EPIPE;
     }
     if (weft__unlikely(conn->out_bytes >= conn->output_limit)) {
-        return weft__conn_drain(conn, task, conn->output_limit - 1, WEFT__WAIT_WITHDRAW, deadline);
+        return drain(conn, task, conn->output_limit - 1, deadline);
     }
-    return conn->write_error;
+    return conn->closing ? -EBADF : conn->write_error;
 }
 
 static void enqueue(struct weft__conn *conn, struct weft__chunk *chunk)
@@ -286,14 +291,10 @@ static void send_soon(struct weft__conn *conn)
     }
 }
 
-int weft_conn_write(weft_conn *conn, const void *data, size_t size, weft_time deadline)
+static int put_copy(struct weft__conn *conn, const void *data, size_t size)
 {
-    int rc = admit(conn, deadline);
-    if (weft__unlikely(rc < 0) || size == 0) {
-        return rc;
-    }
     struct weft__chunk *chunk = conn->out_last;
-    if (chunk == NULL || chunk->release != NULL || chunk->room - chunk->end < size) {
+    if (chunk == NULL || chunk->reference || chunk->room - chunk->end < size) {
         chunk = weft__chunk_take(conn->carrier, size);
         if (chunk == NULL) {
             return -ENOMEM;
@@ -307,23 +308,30 @@ int weft_conn_write(weft_conn *conn, const void *data, size_t size, weft_time de
     return 0;
 }
 
-int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size, weft_release_fn release_fn,
-                        void *arg, weft_time deadline)
+int weft_conn_write(weft_conn *conn, const void *data, size_t size, weft_time deadline)
 {
-    int rc = admit(conn, deadline);
-    if (rc < 0) {
+    int rc = 0;
+    struct weft__task *task = weft__conn_enter(conn, &rc);
+    if (weft__unlikely(task == NULL)) {
         return rc;
     }
-    if (size == 0) {
-        release_fn(arg);
-        return 0;
+    rc = admit(conn, task, deadline);
+    if (weft__likely(rc == 0) && size > 0) {
+        rc = put_copy(conn, data, size);
     }
+    return (int)weft__conn_leave(conn, rc);
+}
+
+static int put_reference(struct weft__conn *conn, const void *data, size_t size,
+                         weft_release_fn release_fn, void *arg)
+{
     struct weft__chunk *chunk = weft__chunk_refer(conn->carrier);
     if (chunk == NULL) {
         return -ENOMEM;
     }
     chunk->data = data;
     chunk->end = size;
+    chunk->reference = true;
     chunk->release = release_fn;
     chunk->arg = arg;
     enqueue(conn, chunk);
@@ -332,26 +340,47 @@ int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size, weft_rel
     return 0;
 }
 
-int weft_conn_flush(weft_conn *conn, weft_time deadline)
+int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size, weft_release_fn release_fn,
+                        void *arg, weft_time deadline)
 {
     int rc = 0;
     struct weft__task *task = weft__conn_enter(conn, &rc);
     if (task == NULL) {
         return rc;
     }
-    if (weft__scope_cancelled(task)) {
-        return -ECANCELED;
+    rc = admit(conn, task, deadline);
+    if (rc == 0 && size > 0) {
+        rc = put_reference(conn, data, size, release_fn, arg);
+    } else if (rc == 0 && release_fn != NULL) {
+        release_fn(arg);
     }
-    return weft__conn_drain(conn, task, 0, WEFT__WAIT_WITHDRAW, deadline);
+    return (int)weft__conn_leave(conn, rc);
+}
+
+static int flush_out(struct weft__conn *conn, struct weft__task *task, weft_time deadline)
+{
+    return weft__scope_cancelled(task) ? -ECANCELED : drain(conn, task, 0, deadline);
+}
+
+int weft_conn_flush(weft_conn *conn, weft_time deadline)
+{
+    int rc = 0;
+    struct weft__task *task = weft__conn_enter(conn, &rc);
+    return task != NULL ? (int)weft__conn_leave(conn, flush_out(conn, task, deadline)) : rc;
 }
 
 int weft_conn_finish(weft_conn *conn, weft_time deadline)
 {
-    int rc = weft_conn_flush(conn, deadline);
-    if (rc == 0 && !conn->finished) {
+    int rc = 0;
+    struct weft__task *task = weft__conn_enter(conn, &rc);
+    if (task == NULL) {
+        return rc;
+    }
+    rc = flush_out(conn, task, deadline);
+    if (rc == 0 && !conn->finished && !conn->closing) {
         struct weft__carrier *carrier = conn->carrier;
         rc = carrier->driver->sockets->shutdown(carrier->driver_state, conn->fd, SHUT_WR);
         conn->finished = true;
     }
-    return rc;
+    return (int)weft__conn_leave(conn, rc);
 }

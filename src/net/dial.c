@@ -39,9 +39,11 @@ int weft_dial(weft_conn **conn, const char *address, const struct weft_socket_op
         return rc;
     }
     rc = connect_to(fd, &addr, deadline);
+    if (rc == 0) {
+        rc = weft__conn_make(conn, carrier, fd, (uint8_t)weft_addr_kind(&addr));
+    }
     if (rc < 0) {
         weft__socket_close(fd, NULL, carrier);
-        return rc;
     }
-    return weft__conn_make(conn, carrier, fd, (uint8_t)weft_addr_kind(&addr));
+    return rc;
 }

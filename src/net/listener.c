@@ -63,6 +63,7 @@ static void keep(struct weft__listener *listener, int fd)
         return;
     }
     if (weft__conn_make(&conn, listener->carrier, fd, listener->kind) < 0) {
+        weft__socket_close(fd, NULL, listener->carrier);
         listener->stats.shed++;
         listener->pausing = true;
         return;
@@ -92,10 +93,10 @@ static void take(struct weft__listener *listener, const struct weft__op *op)
     }
 }
 
-/// Frees a closed listener when the op has ended and the task that accepted, if any, has noticed.
+/// Frees a closed listener when the op has ended and tasks that are inside have left.
 static void let_go(struct weft__listener *listener)
 {
-    if (!listener->armed && listener->acceptor == NULL) {
+    if (!listener->armed && listener->inside == 0) {
         weft__free(listener->carrier->crew->allocator, listener, sizeof *listener);
     }
 }
@@ -197,9 +198,10 @@ static int wait_for_one(struct weft__listener *listener, struct weft__task *task
         if (rc < 0) {
             return rc;
         }
-        if (!listener->closed) {
-            arm(listener);
+        if (listener->closed) {
+            break;
         }
+        arm(listener);
         if (listener->waiting != NULL || !listener->armed) {
             continue; // at once, or an error
         }
@@ -224,6 +226,33 @@ static struct weft__task *enter(const struct weft__listener *listener, int *rc)
     return task;
 }
 
+static int accept_inside(struct weft__conn **conn, struct weft__listener *listener,
+                         struct weft__task *task, weft_time deadline)
+{
+    if (weft__scope_cancelled(task)) {
+        return -ECANCELED;
+    }
+    if (listener->acceptor != NULL) {
+        return -EBUSY;
+    }
+    int rc = wait_for_one(listener, task, deadline);
+    if (rc < 0 || listener->closed) {
+        return rc;
+    }
+    *conn = first_waiting(listener);
+    listener->back_off_ns = 0;
+    listener->stats.accepted++;
+    take_spare(listener);
+    return 0;
+}
+
+void weft__listener_pause(struct weft__listener *listener)
+{
+    if (listener->armed) {
+        listener->carrier->driver->cancel(listener->carrier->driver_state, &listener->accept);
+    }
+}
+
 int weft_accept(weft_conn **conn, weft_listener *listener, weft_time deadline)
 {
     int rc = 0;
@@ -232,26 +261,15 @@ int weft_accept(weft_conn **conn, weft_listener *listener, weft_time deadline)
     if (task == NULL) {
         return rc;
     }
+    listener->inside++;
     weft__charge(task);
-    if (weft__scope_cancelled(task)) {
-        return -ECANCELED;
-    }
-    if (listener->acceptor != NULL) {
-        return -EBUSY;
-    }
-    rc = wait_for_one(listener, task, deadline);
+    rc = accept_inside(conn, listener, task, deadline);
+    listener->inside--;
     if (listener->closed) {
         let_go(listener);
         return -EBADF;
     }
-    if (rc < 0) {
-        return rc;
-    }
-    *conn = first_waiting(listener);
-    listener->back_off_ns = 0;
-    listener->stats.accepted++;
-    take_spare(listener);
-    return 0;
+    return rc;
 }
 
 static int make(struct weft__listener **out, struct weft__carrier *carrier, int fd,

@@ -16,6 +16,7 @@ struct weft__listener {
     bool pausing;  // one was turned away: wait before the next
     int error;     // of the accept op, to be dealt with by the next weft_accept()
     unsigned waiting_count;
+    unsigned inside; // tasks in weft_accept()
     struct weft__wait *acceptor;
     struct weft__conn *waiting, *waiting_last; // arrived and not yet asked for
     weft_time back_off_ns;
@@ -28,6 +29,9 @@ struct weft__listener {
 /// Listens; the calling virtual thread is on `carrier`.
 int weft__listener_open(struct weft__listener **listener, struct weft__carrier *carrier,
                         const struct weft_addr *addr, const struct weft_socket_options *options);
+
+/// Stops accepting until the next weft_accept(): peers wait in the backlog.
+void weft__listener_pause(struct weft__listener *listener);
 
 /// Another listener for the socket of `owner`, on another carrier; it ends before its owner does.
 int weft__listener_share(struct weft__listener **listener, struct weft__carrier *carrier,

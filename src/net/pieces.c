@@ -129,7 +129,7 @@ int weft__pieces_put(struct weft__conn *conn, uint16_t number, uint32_t size)
     }
     int rc = put_copy(conn, carrier->driver->buffer(carrier->driver_state, number), size);
     carrier->driver->give(carrier->driver_state, number);
-    return rc;
+    return rc < 0 ? rc : 1;
 }
 
 struct weft_slice weft__pieces_first(struct weft__conn *conn)

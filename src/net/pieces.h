@@ -4,7 +4,8 @@
 
 #include "net/conn.h"
 
-/// Takes over `size` bytes in a receive buffer. -ENOMEM: they are lost, the buffer is not.
+/// Takes over `size` bytes in a receive buffer. 1: as a copy, because enough is held already; the
+/// sender should be made to wait. -ENOMEM: they are lost, the buffer is not.
 int weft__pieces_put(struct weft__conn *conn, uint16_t number, uint32_t size);
 
 /// The first bytes, as far as they lie in one place; size 0: there are none.

@@ -14,6 +14,7 @@
 #include "net/listener.h"
 #include "net/socket.h"
 #include "sched/crew.h"
+#include "task/scope.h"
 
 struct server;
 
@@ -69,6 +70,7 @@ static int wait_for_room(struct lane *lane)
 {
     size_t most = lane->server->options.max_connections;
     while (most != 0 && lane->live >= most) {
+        weft__listener_pause(lane->listener);
         int rc = weft__conn_wait(&lane->full, weft__thread_self(), WEFT__WAIT_WITHDRAW,
                                  "connections to end", WEFT_FOREVER);
         if (rc < 0) {
@@ -76,6 +78,19 @@ static int wait_for_room(struct lane *lane)
         }
     }
     return 0;
+}
+
+/// weft_scope_spawn() would cancel the other handlers if there is no memory for one more.
+static int spawn_handler(struct weft_scope *handlers, struct weft__conn *conn)
+{
+    const struct weft__spawn spawn = {
+        .fn = serve_one,
+        .arg = conn,
+        .scope = weft__scope_of(handlers),
+        .file = __FILE__,
+        .line = __LINE__,
+    };
+    return weft__spawn(NULL, conn->carrier->crew, conn->carrier, &spawn);
 }
 
 static int accept_one(struct lane *lane, struct weft_scope *handlers)
@@ -91,7 +106,7 @@ static int accept_one(struct lane *lane, struct weft_scope *handlers)
     weft_assert(conn != NULL);
     conn->lane = lane;
     lane->live++;
-    rc = weft_scope_spawn(handlers, serve_one, conn);
+    rc = spawn_handler(handlers, conn);
     if (rc < 0) {
         lane->live--;
         (void)weft_conn_abort(conn);
