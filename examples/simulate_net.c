@@ -64,7 +64,7 @@ static int serve_one(void *arg)
 static int ask(void)
 {
     weft_conn *conn;
-    int answer;
+    int answer = 0;
     int rc = weft_dial(&conn, ADDRESS, NULL, WEFT_FOREVER);
     for (int i = 1000; i < 1020 && rc >= 0; i++) {
         rc = send_number(conn, i);

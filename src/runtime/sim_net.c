@@ -254,7 +254,7 @@ static bool earlier(const struct weft__sim_event *a, const struct weft__sim_even
 
 void weft__sim_event_send(struct weft__sim_net *net, struct weft__sim_event *event, weft_time when)
 {
-    struct weft__sim_event **events = grown(net, net->events, sizeof *events, net->event_count,
+    struct weft__sim_event **events = grown(net, net->events, sizeof(void *), net->event_count,
                                             &net->event_room);
     if (events == NULL) {
         net->error = -ENOMEM;
@@ -382,7 +382,7 @@ void weft__sim_net_close(struct weft__sim_net *net)
     for (int i = 0; i < net->carrier_count; i++) {
         weft__sim_driver.close(&net->carriers[i]);
     }
-    weft__free(net->allocator, net->events, net->event_room * sizeof net->events[0]);
+    weft__free(net->allocator, net->events, net->event_room * sizeof(void *));
     weft__free(net->allocator, net->descriptors, net->descriptor_room * sizeof net->descriptors[0]);
     weft__free(net->allocator, net->slots, net->slot_room * sizeof net->slots[0]);
 }
