@@ -456,7 +456,9 @@ TEST_EVERYWHERE(a_batch_says_how_far_it_came)
     weft_dgram *b = bind_to("udp://127.0.0.1:0", &addr);
     out.messages[5].addr = out.messages[6].addr = addr;
     CHECK_EQ(weft_dgram_send_batch(a, out.messages + 5, 2, soon()), 2);
-    CHECK_EQ(weft_dgram_recv_batch(b, in, 2, soon()), 2);
+    if (weft_dgram_recv_batch(b, in, 2, soon()) == 1) { // the second one is still under way
+        CHECK_EQ(weft_dgram_recv_batch(b, in + 1, 1, soon()), 1);
+    }
     CHECK_EQ(in[0].size, 5);
     CHECK_EQ(in[1].size, 6); // of 5 bytes of room
     CHECK_OK(weft_dgram_close(a));
