@@ -500,6 +500,9 @@ free_state:
 static void uring_drain(void *state)
 {
     struct weft__uring *u = state;
+    if (u->closing) {
+        return;
+    }
     weft_time limit = weft__clock_ns() + DRAIN_LIMIT_NS;
     u->closing = true;
     weft__op_list_init(&u->backlog);

@@ -86,6 +86,7 @@ enum weft__uring_stage {
 #define WEFT__MARK_COPY 0x08u       ///< a SEND_ZC that has to do as a SEND
 #define WEFT__MARK_WORKER 0x10u     ///< goes to one of the kernel's workers
 #define WEFT__MARK_OTHER_SIDE 0x20u ///< a SPLICE whose input was ready
+#define WEFT__MARK_BEGUN 0x20u      ///< a CONNECT on a non-blocking socket
 #define WEFT__MARK_PATIENT 0x20u    ///< a SEND or SENDMSG that may wait inside of the kernel
 #define WEFT__MARK_MULTI 0x40u      ///< submitted as multishot
 #define WEFT__MARK_POLLED 0x40u     ///< a SEND or SENDMSG that has waited by poll, maybe in vain

@@ -23,7 +23,7 @@
 #endif
 
 enum {
-    DEFAULT_BUFFERS = WEFT__SIZED(1024, 4),
+    DEFAULT_BUFFERS = WEFT__SIZED(256, 4),
     DEFAULT_BYTES = WEFT__SIZED(16384, 256),
     MOST_BUFFERS = 32768, // the kernel's limit
     FIRST_WINDOW = WEFT__SIZED(32, 1),

@@ -85,32 +85,42 @@ static void spoil_queued(struct weft__uring *u, int fd)
     }
 }
 
+/// Queues a cancel of everything on the descriptor. False: no room, or the kernel does not know that.
+static bool ask_for_all(struct weft__uring *u, int fd)
+{
+    struct io_uring_sqe *sqe = NULL;
+    if ((u->features & WEFT__URING_CANCEL_FD) == 0 || (sqe = weft__uring_sqe(u)) == NULL) {
+        return false;
+    }
+    weft__uring_count(&u->counts.cancels);
+    io_uring_prep_cancel_fd(sqe, fd, IORING_ASYNC_CANCEL_ALL);
+    sqe->user_data = WEFT__TAG_CANCEL;
+    return true;
+}
+
 /// The kernel must have the request before this returns: soon the number means another file.
 void weft__uring_forget(void *state, int fd)
 {
     struct weft__uring *u = state;
     struct weft__uring_fd *slot = weft__uring_fd(u, fd);
-    if (slot->ops == 0) {
+    if (slot->ops == 0 || u->closing) {
         return;
     }
     slot->generation++;
     withdraw_all(u, &u->backlog, fd);
     withdraw_all(u, &u->starved, fd);
     cancel_tracked(u, fd);
-    struct io_uring_sqe *sqe = NULL;
-    if ((u->features & WEFT__URING_CANCEL_FD) != 0 && (sqe = weft__uring_sqe(u)) != NULL) {
-        weft__uring_count(&u->counts.cancels);
-        io_uring_prep_cancel_fd(sqe, fd, IORING_ASYNC_CANCEL_ALL);
-        sqe->user_data = WEFT__TAG_CANCEL;
-    }
+    bool asked = ask_for_all(u, fd);
     if (weft__uring_flush(u) < 0) {
         spoil_queued(u, fd);
+        asked = false;
+    }
+    if (!asked && (u->features & WEFT__URING_CANCEL_FD) != 0) {
         struct io_uring_sync_cancel_reg reg = {
-            // Linux 6.0; needs no room and no memory
             .fd = fd,
             .flags = IORING_ASYNC_CANCEL_FD | IORING_ASYNC_CANCEL_ALL,
         };
-        (void)io_uring_register_sync_cancel(&u->ring, &reg);
+        (void)io_uring_register_sync_cancel(&u->ring, &reg); // needs no room and no memory
     }
 }
 

@@ -91,6 +91,9 @@ static bool wait_until_ready(struct weft__uring *u, struct weft__op *op)
         weft__uring_start(u, op);
         return true;
     }
+    if (op->code == WEFT__OP_CONNECT) {
+        op->scratch |= WEFT__MARK_BEGUN;
+    }
     switch (op->code) {
     case WEFT__OP_READ:
     case WEFT__OP_READV:
@@ -110,8 +113,8 @@ static bool wait_until_ready(struct weft__uring *u, struct weft__op *op)
     return true;
 }
 
-/// How a connect on a non-blocking socket went. -EAGAIN: there was no room in a Unix socket's
-/// backlog, which no poll reports.
+/// How a connect on a non-blocking socket went. -EAGAIN: there is no room in a Unix socket's backlog,
+/// and nothing tells when there will be.
 static int connect_result(int fd)
 {
     int error = 0;
@@ -125,6 +128,17 @@ static int connect_result(int fd)
         return -EAGAIN;
     }
     return -error;
+}
+
+/// What it means when a connect that had begun was not polled but tried again, for lack of room in
+/// the queue.
+static int connect_again(int result)
+{
+    switch (result) {
+    case -EISCONN: return 0;
+    case -EALREADY: return -EAGAIN;
+    default: return result;
+    }
 }
 
 bool weft__uring_receive(struct weft__uring *u, struct weft__op *op, int *result, uint32_t *flags)
@@ -160,9 +174,12 @@ bool weft__uring_after_poll(struct weft__uring *u, struct weft__op *op, int *res
         *result = -ECANCELED; // nothing was transferred
         return true;
     }
-    if (op->code == WEFT__OP_CONNECT) {
+    if (op->code == WEFT__OP_CONNECT && *result != -ETIME) {
         *result = connect_result(op->fd);
-        return true;
+        if (*result == -EAGAIN) {
+            weft__uring_start_pause(u, op);
+        }
+        return *result != -EAGAIN;
     }
     if (weft__uring_selects(op) && u->buffers.ring == NULL) {
         return weft__uring_receive(u, op, result, flags);
@@ -174,6 +191,9 @@ bool weft__uring_after_poll(struct weft__uring *u, struct weft__op *op, int *res
 bool weft__uring_after_error(struct weft__uring *u, struct weft__op *op, int *result)
 {
     bool over = (op->scratch & WEFT__MARK_ASKED) != 0 || is_forgotten(u, op);
+    if (op->code == WEFT__OP_CONNECT && (op->scratch & WEFT__MARK_BEGUN) != 0) {
+        *result = connect_again(*result);
+    }
     switch (*result) {
     case -EINTR: // a worker of the kernel was told to stop
     case -ERESTARTSYS: *result = over ? -ECANCELED : -EINTR; return true;

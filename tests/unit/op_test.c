@@ -305,6 +305,43 @@ TEST_DRIVERS(connect_is_refused)
     driver()->close(state);
 }
 
+static void check_backlog(int type, uint8_t mode)
+{
+    void *state = open_driver();
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    struct trial dials[4] = { 0 };
+    int waiting = 0;
+    snprintf(addr.sun_path + 1, sizeof addr.sun_path - 1, "weft-backlog-%d-%d", getpid(), type);
+    int listener = driver()->sockets->socket(state, AF_UNIX, SOCK_STREAM, 0);
+    CHECK_OK(listener);
+    CHECK_OK(driver()->sockets->bind(state, listener, (struct sockaddr *)&addr, sizeof addr));
+    CHECK_OK(driver()->sockets->listen(state, listener, 1));
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(dials); i++) {
+        int fd = driver()->sockets->socket(state, AF_UNIX, type, 0);
+        CHECK_OK(fd);
+        struct weft__op op = { .code = WEFT__OP_CONNECT, .fd = fd, .mode = mode };
+        op.data = &addr;
+        op.size = sizeof addr;
+        trial_start(&dials[i], state, op);
+        driver()->wait(state, weft__clock_ns() + WEFT_MS);
+        waiting += !dials[i].ended;
+    }
+    CHECK_GT(waiting, 0);
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(dials); i++) {
+        CHECK_OK(perform(state, accept_op(listener, 0)));
+    }
+    for (size_t i = 0; i < WEFT__ARRAY_LEN(dials); i++) {
+        CHECK_EQ(trial_await(&dials[i]), 0);
+    }
+    driver()->close(state);
+}
+
+TEST_DRIVERS(unix_connections_wait_for_room_in_the_backlog)
+{
+    check_backlog(SOCK_STREAM, WEFT__OP_MANAGED);
+    check_backlog(SOCK_STREAM | SOCK_NONBLOCK, 0);
+}
+
 // Poll, splice, files.
 
 TEST_DRIVERS(poll_tells_what_is_ready)

@@ -17,10 +17,10 @@ __attribute__((constructor)) static void go_back_in_time(void)
     weft__uring_without = ~WEFT__URING_LEAST;
 }
 
-#define WITHOUT_HINTS // a kernel may keep to itself that a socket is empty
+#define WITHOUT_HINTS       // a kernel may keep to itself that a socket is empty
 #include "op_cancel_test.c" // NOLINT(bugprone-suspicious-include)
-#include "op_limit_test.c" // NOLINT(bugprone-suspicious-include)
-#include "op_test.c" // NOLINT(bugprone-suspicious-include)
+#include "op_limit_test.c"  // NOLINT(bugprone-suspicious-include)
+#include "op_test.c"        // NOLINT(bugprone-suspicious-include)
 
 #else
 
