@@ -66,13 +66,14 @@ static enum weft_poll send(struct blocking_future *blocking, const weft_waker *w
         return fail(blocking, -EINVAL);
     }
     weft_waker_clone(&blocking->waker, waker);
+    bool simulated = blocking->crew->simulated; // once the job is over, the crew may go
     int rc = weft__blocking_submit(blocking->crew, &blocking->job);
     if (rc < 0) {
         weft_waker_drop(&blocking->waker);
         return fail(blocking, rc);
     }
     blocking->phase = SENT;
-    return blocking->crew->simulated ? ready(blocking) : WEFT_PENDING;
+    return simulated ? ready(blocking) : WEFT_PENDING;
 }
 
 static enum weft_poll look(struct blocking_future *blocking, const weft_waker *waker)
@@ -102,11 +103,21 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
     return WEFT_READY;
 }
 
+static bool is_over(struct blocking_future *blocking)
+{
+    weft__lock_acquire(&blocking->lock);
+    bool over = blocking->over;
+    weft__lock_release(&blocking->lock);
+    return over;
+}
+
+/// As weft_job_cancel(): the crew of a job that is over may be gone.
 static void cancel(struct weft_future *future)
 {
     struct blocking_future *blocking = weft__container_of(future, struct blocking_future, future);
     blocking->cancelled = true;
-    if (blocking->phase == SENT &&
+    if (blocking->phase == SENT && !is_over(blocking) &&
+        weft__runtime_refuses(blocking->crew, weft__carrier_self()) == 0 &&
         weft__blocking_recall(blocking->crew->blocking, &blocking->job)) {
         finish(blocking, -ECANCELED);
     }

@@ -620,6 +620,24 @@ TEST(a_foreign_loop_drives_a_blocking_future)
     CHECK_EQ(atomic_load(&loop.wakes), 1);
 }
 
+TEST(a_blocking_future_that_is_over_needs_no_runtime)
+{
+    struct loop loop = { 0 };
+    struct gate gate;
+    struct weft_blocking_future blocking;
+    weft_waker waker = { &loop_vtable, &loop };
+    weft_runtime *runtime = create(0);
+    gate_init(&gate);
+    weft_blocking_future_init(&blocking, runtime, pass, &gate);
+    CHECK_EQ(blocking.future.poll(&blocking.future, &waker), WEFT_PENDING);
+    sem_post(&gate.leave);
+    CHECK_OK(weft_runtime_destroy(runtime)); // waits for the job
+    blocking.future.cancel(&blocking.future);
+    CHECK_EQ(blocking.future.poll(&blocking.future, &waker), WEFT_READY);
+    CHECK_EQ(blocking.future.result, 7);
+    CHECK_EQ(atomic_load(&loop.clones), 0);
+}
+
 // Everything at once.
 
 struct storm {
