@@ -166,7 +166,8 @@ struct weft_copied {
 /// written; from a pipe or socket more may have been taken, and that is lost.
 ///
 /// Returns:    0, also if the input ended before `count`
-/// Errors:     those of reading `in` and writing `out`; -ENOMEM
+/// Errors:     those of reading `in` and writing `out`; -ENOMEM; -EINVAL if `in` is `out`, or both are
+///             one file and `count` is WEFT_COPY_ALL: that might never end
 WEFT_API int weft_copy(struct weft_copied *copied, int out, int in, uint64_t count,
                        weft_time deadline);
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "io/hold.h"
 #include "task/host.h"
 #include "task/scope.h"
 
@@ -18,6 +19,9 @@ static void ended(struct weft__op *op)
     weft__use_end(&call->uses[0]);
     if (weft__unlikely(call->uses[1].link != NULL)) {
         weft__use_end(&call->uses[1]);
+    }
+    if (weft__unlikely(call->hold != NULL)) {
+        call->hold->call = NULL;
     }
     weft__complete(&call->wait, op->result);
 }
@@ -63,6 +67,10 @@ static int64_t run_once(struct weft__call *call, struct weft__task *task, const 
     if (call->op.code == WEFT__OP_SPLICE) {
         weft__use_begin(&call->uses[1], carrier, call->op.from_fd, second_closes);
     }
+    call->hold = weft__hold_of(task);
+    if (weft__unlikely(call->hold != NULL)) {
+        call->hold->call = call;
+    }
     task->in_flight++;
     weft__block(&call->wait, deadline);
     task->in_flight--;
@@ -89,6 +97,9 @@ int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline
     }
     call->closed = false;
     for (;;) {
+        if (weft__hold_is_closed(task)) {
+            return -EBADF;
+        }
         int rc = use_descriptors(call, task->home);
         if (weft__unlikely(rc == -EAGAIN)) {
             weft__host_yield(task);

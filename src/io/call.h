@@ -12,7 +12,8 @@ struct weft__call {
     struct weft__wait wait;
     struct weft__carrier *carrier;
     struct weft__use uses[2]; // op.fd, and op.from_fd of a SPLICE
-    bool closed;              // one of them was closed by weft_close() meanwhile
+    struct weft__hold *hold;  // the call of several ops that it is one of, or NULL
+    bool closed;              // one of them was closed by weft_close() meanwhile, or of the hold's
 };
 
 /// Submits call->op on the carrier of the running virtual thread and parks until it has ended, which
@@ -21,7 +22,8 @@ struct weft__call {
 /// Returns the op's result, never -EINTR, or
 ///         -ETIMEDOUT  `deadline` passed and nothing had been transferred
 ///         -ECANCELED  the task is cancelled; nothing was transferred
-///         -EBADF      the descriptor was closed by weft_close() meanwhile
+///         -EBADF      the descriptor was closed by weft_close() meanwhile, or another that the task
+///                     holds (io/hold.h)
 ///         -EPERM      not called from a virtual thread
 int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline);
 

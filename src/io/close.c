@@ -22,6 +22,7 @@
 //   F3  A carrier answers when its last call on the descriptor has ended, not when it was asked to.
 //   F4  While GOING the number may belong to the old file, to none or to a new one: calls wait for a
 //       moment rather than refuse what is perhaps the new file.
+//   F5  A call of several ops is listed from its beginning to its end (io/hold.h), not op by op.
 //
 // Carriers are asked one after another, so that the closer needs no memory for it; nearly always there
 // is one, its own. Plain close(2) goes past all this: its caller must know that nobody is inside.

@@ -13,7 +13,10 @@
 //
 //   K1  Every way either gets on or gives up having lost nothing, and then memory goes on from there.
 //   K2  Of a file that is the input, the position moves by what was written, not by what was read.
-//   K3  Descriptors are listed as in use while a thread of the pool has their numbers (io/close.c).
+//   K3  Both descriptors are held from beginning to end (io/hold.h); also while a thread of the pool
+//       has their numbers, which is short, so that closing waits for its end.
+//   K4  Files are always ready: nothing keeps the first bytes of a file from being moved, not even a
+//       deadline in the past.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,7 +27,7 @@
 #include <weft/io.h>
 
 #include "base/sys.h"
-#include "io/descriptors.h"
+#include "io/hold.h"
 #include "io/splice.h"
 #include "task/host.h"
 
@@ -76,6 +79,7 @@ struct pool_call {
     int out;
     int64_t *offset;
     size_t size;
+    weft_time deadline; // for its beginning
     int64_t result;
 };
 
@@ -95,33 +99,20 @@ static int call_sendfile(void *arg)
     return 0;
 }
 
-/// The call is short, so that closing waits for its end.
-static void nothing_to_ask(struct weft__use *use, struct weft__carrier *carrier)
+/// K3.
+static int64_t call_in_pool(struct weft__task *task, struct pool_call *call)
 {
-    (void)use;
-    (void)carrier;
+    if (weft__hold_is_closed(task)) {
+        return -EBADF;
+    }
+    int rc = weft_blocking(call->fn, call, call->deadline);
+    return rc < 0 ? rc : call->result;
 }
 
-static int64_t call_in_pool(struct weft__task *task, struct pool_call *call, weft_time deadline)
+/// K4.
+static weft_time until(const struct copy *copy)
 {
-    struct weft__carrier *carrier = task->home;
-    struct weft__use uses[2];
-    int rc;
-    while ((rc = weft__descriptor_use(carrier, call->in)) == -EAGAIN ||
-           (rc == 0 && (rc = weft__descriptor_use(carrier, call->out)) == -EAGAIN)) {
-        weft__host_yield(task);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    task->in_flight++;
-    weft__use_begin(&uses[0], carrier, call->in, nothing_to_ask);
-    weft__use_begin(&uses[1], carrier, call->out, nothing_to_ask);
-    rc = weft_blocking(call->fn, call, deadline);
-    weft__use_end(&uses[1]);
-    weft__use_end(&uses[0]);
-    task->in_flight--;
-    return rc < 0 ? rc : call->result;
+    return copy->moved.written == 0 ? WEFT_FOREVER : copy->deadline;
 }
 
 // File to file.
@@ -134,8 +125,9 @@ static int copy_range(struct copy *copy)
             .in = copy->in.fd,
             .out = copy->out.fd,
             .size = at_most(copy, POOL_BYTES),
+            .deadline = until(copy),
         };
-        int64_t n = call_in_pool(copy->task, &call, copy->deadline);
+        int64_t n = call_in_pool(copy->task, &call);
         // Nothing may mean the end, or a file of the kernel's own that has no size.
         if (n == 0 || is_unsuited(n)) {
             return ANOTHER;
@@ -151,21 +143,14 @@ static int copy_range(struct copy *copy)
 
 // File to anything.
 
-/// One sendfile(2) that moves something, or ends.
-static int64_t send_promptly(struct weft__task *task, const struct weft__end *out, int in,
-                             int64_t *offset, size_t size, weft_time deadline)
+/// One sendfile(2) that moves something, or ends. `deadline` is for the output.
+static int64_t send_promptly(struct weft__task *task, struct pool_call *call, weft_time deadline)
 {
     for (;;) {
-        struct pool_call call = {
-            .fn = call_sendfile,
-            .in = in,
-            .out = out->fd,
-            .size = size < POOL_BYTES ? size : POOL_BYTES,
-        };
-        call.offset = offset;
-        int64_t n = call_in_pool(task, &call, deadline);
-        if (n == -EAGAIN && call.result == -EAGAIN) {
-            int rc = weft_poll(out->fd, POLLOUT, deadline);
+        call->result = 0;
+        int64_t n = call_in_pool(task, call);
+        if (n == -EAGAIN && call->result == -EAGAIN) {
+            int rc = weft_poll(call->out, POLLOUT, deadline);
             if (rc < 0) {
                 return rc;
             }
@@ -206,7 +191,15 @@ static int64_t send_file(struct weft__task *task, const struct weft__end *out, i
 {
     // sendfile(2) has no flag: a pipe in blocking mode would hold the thread.
     if (out->prompt && out->kind != WEFT__END_PIPE) {
-        int64_t n = send_promptly(task, out, in, offset, size, deadline);
+        struct pool_call call = {
+            .fn = call_sendfile,
+            .in = in,
+            .out = out->fd,
+            .offset = offset,
+            .size = size < POOL_BYTES ? size : POOL_BYTES,
+            .deadline = WEFT_FOREVER, // K4
+        };
+        int64_t n = send_promptly(task, &call, deadline);
         if (!is_unsuited(n)) {
             return n;
         }
@@ -225,22 +218,30 @@ ssize_t weft_sendfile(int out, int in, int64_t *offset, size_t size, weft_time d
     if (offset != NULL && *offset < 0) {
         return -EINVAL;
     }
-    int rc = weft__end_init(&from, task, in);
-    rc = rc == 0 ? weft__end_init(&to, task, out) : rc;
-    if (rc < 0) {
-        return rc;
+    struct weft__hold hold;
+    int64_t n = weft__hold_begin(&hold, (int[]){ in, out }, 2);
+    if (n < 0) {
+        return (ssize_t)n;
     }
-    if (from.kind != WEFT__END_FILE) {
-        return -EINVAL;
-    }
-    return (ssize_t)(size > 0 ? send_file(task, &to, in, offset, size, deadline) : 0);
+    n = weft__end_init(&from, task, in);
+    n = n == 0 ? weft__end_init(&to, task, out) : n;
+    n = n == 0 && from.kind != WEFT__END_FILE ? -EINVAL : n;
+    n = n == 0 && size > 0 ? send_file(task, &to, in, offset, size, deadline) : n;
+    weft__hold_end(&hold);
+    return (ssize_t)n;
 }
 
 static int copy_file(struct copy *copy)
 {
     while (copy->left > 0) {
-        int64_t n = send_promptly(copy->task, &copy->out, copy->in.fd, NULL,
-                                  at_most(copy, POOL_BYTES), copy->deadline);
+        struct pool_call call = {
+            .fn = call_sendfile,
+            .in = copy->in.fd,
+            .out = copy->out.fd,
+            .size = at_most(copy, POOL_BYTES),
+            .deadline = until(copy),
+        };
+        int64_t n = send_promptly(copy->task, &call, copy->deadline);
         if (n == 0 || is_unsuited(n)) {
             return ANOTHER;
         }
@@ -263,7 +264,7 @@ static int copy_splice(struct copy *copy)
             return rc;
         }
         int64_t n = weft__ends_splice(copy->task, &copy->in, &copy->out, at_most(copy, PIPE_BYTES),
-                                      copy->deadline);
+                                      until(copy));
         if (n == 0) {
             return OVER;
         }
@@ -344,8 +345,8 @@ static int copy_pipe(struct copy *copy)
         return ANOTHER; // no descriptors left: memory needs none
     }
     (void)fcntl(fds[1], F_SETPIPE_SZ, (int)PIPE_BYTES); // refused: then as large as it is
-    struct weft__end from = { fds[0], WEFT__END_PIPE, true };
-    struct weft__end into = { fds[1], WEFT__END_PIPE, true };
+    struct weft__end from = { .fd = fds[0], .kind = WEFT__END_PIPE, .prompt = true };
+    struct weft__end into = { .fd = fds[1], .kind = WEFT__END_PIPE, .prompt = true };
     int rc = pump(copy, &into, &from);
     (void)weft_close(fds[0]);
     (void)weft_close(fds[1]);
@@ -409,6 +410,14 @@ static int copy_well(struct copy *copy)
     return out->kind == WEFT__END_FILE ? ANOTHER : copy_pipe(copy);
 }
 
+/// Whether it would read what it writes, for ever.
+static bool is_endless(const struct copy *copy)
+{
+    return copy->left == WEFT_COPY_ALL && copy->in.kind == WEFT__END_FILE &&
+           copy->out.kind == WEFT__END_FILE && copy->in.device == copy->out.device &&
+           copy->in.inode == copy->out.inode;
+}
+
 int weft_copy(struct weft_copied *copied, int out, int in, uint64_t count, weft_time deadline)
 {
     struct copy copy = { .task = weft__thread_self(), .left = count, .deadline = deadline };
@@ -421,10 +430,17 @@ int weft_copy(struct weft_copied *copied, int out, int in, uint64_t count, weft_
     if (in == out) {
         return -EINVAL; // it would never end
     }
-    int rc = weft__end_init(&copy.in, copy.task, in);
+    struct weft__hold hold;
+    int rc = weft__hold_begin(&hold, (int[]){ in, out }, 2);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = weft__end_init(&copy.in, copy.task, in);
     rc = rc == 0 ? weft__end_init(&copy.out, copy.task, out) : rc;
+    rc = rc == 0 && is_endless(&copy) ? -EINVAL : rc;
     rc = rc == 0 ? copy_well(&copy) : rc;
     rc = rc == ANOTHER ? copy_memory(&copy) : rc;
+    weft__hold_end(&hold);
     if (copied != NULL) {
         *copied = copy.moved;
     }

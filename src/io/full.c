@@ -8,37 +8,50 @@
 
 #include <weft/io.h>
 
-#include "base/base.h"
+#include "io/hold.h"
 
-/// Both ends of every full form.
-static ssize_t finish(size_t *moved, size_t done, ssize_t error)
+/// The end of every full form that has begun.
+static ssize_t finish(size_t *moved, size_t done, ssize_t error, struct weft__hold *hold)
 {
+    weft__hold_end(hold);
     if (moved != NULL) {
         *moved = done;
     }
     return error < 0 ? error : (ssize_t)done;
 }
 
+static ssize_t refuse(size_t *moved, int error)
+{
+    if (moved != NULL) {
+        *moved = 0;
+    }
+    return error;
+}
+
 ssize_t weft_read_full(size_t *moved, int fd, void *data, size_t size, weft_time deadline)
 {
+    struct weft__hold hold;
     size_t done = 0;
-    if (size > SSIZE_MAX) {
-        return finish(moved, 0, -EINVAL);
+    int rc = size <= SSIZE_MAX ? weft__hold_begin(&hold, &fd, 1) : -EINVAL;
+    if (rc < 0) {
+        return refuse(moved, rc);
     }
     for (;;) {
         ssize_t n = weft_read(fd, (char *)data + done, size - done, deadline);
         done += n > 0 ? (size_t)n : 0;
         if (n <= 0 || done == size) {
-            return finish(moved, done, n);
+            return finish(moved, done, n, &hold);
         }
     }
 }
 
 ssize_t weft_write_full(size_t *moved, int fd, const void *data, size_t size, weft_time deadline)
 {
+    struct weft__hold hold;
     size_t done = 0;
-    if (size > SSIZE_MAX) {
-        return finish(moved, 0, -EINVAL);
+    int rc = size <= SSIZE_MAX ? weft__hold_begin(&hold, &fd, 1) : -EINVAL;
+    if (rc < 0) {
+        return refuse(moved, rc);
     }
     for (;;) {
         ssize_t n = weft_write(fd, (const char *)data + done, size - done, deadline);
@@ -47,7 +60,7 @@ ssize_t weft_write_full(size_t *moved, int fd, const void *data, size_t size, we
         }
         done += n > 0 ? (size_t)n : 0;
         if (n < 0 || done == size) {
-            return finish(moved, done, n);
+            return finish(moved, done, n, &hold);
         }
     }
 }
@@ -113,21 +126,23 @@ ssize_t weft_writev_full(size_t *moved, int fd, const struct iovec *parts, int c
     struct iovec next[PARTS_AT_ONCE] = { { NULL, 0 } };
     struct place place = { 0, 0 };
     size_t done = 0;
+    struct weft__hold hold;
     int rc = check_parts(parts, count);
+    rc = rc == 0 ? weft__hold_begin(&hold, &fd, 1) : rc;
     if (rc < 0) {
-        return finish(moved, 0, rc);
+        return refuse(moved, rc);
     }
     for (bool first = true;; first = false) {
         int used = gather(next, parts, count, place);
         if (used == 0 && !first) {
-            return finish(moved, done, 0);
+            return finish(moved, done, 0, &hold);
         }
         ssize_t n = weft_writev(fd, next, used, deadline);
         if (n == 0 && used > 0) {
             n = -EIO;
         }
         if (n < 0) {
-            return finish(moved, done, n);
+            return finish(moved, done, n, &hold);
         }
         done += (size_t)n;
         advance(&place, parts, (size_t)n);

@@ -15,6 +15,7 @@
 
 #include "io/call.h"
 #include "io/fd_api.h"
+#include "io/hold.h"
 #include "task/host.h"
 
 int weft__end_init(struct weft__end *end, const struct weft__task *task, int fd)
@@ -30,6 +31,8 @@ int weft__end_init(struct weft__end *end, const struct weft__task *task, int fd)
     }
     if (S_ISREG(status.st_mode)) {
         end->kind = WEFT__END_FILE;
+        end->device = status.st_dev;
+        end->inode = status.st_ino;
     } else if (S_ISFIFO(status.st_mode)) {
         end->kind = WEFT__END_PIPE;
     }
@@ -66,6 +69,9 @@ static int64_t splice_op(int in, int64_t in_offset, int out, int64_t out_offset,
 /// On the spot. Between the look at the descriptors and the call nothing parks: see close.c, F1.
 static int64_t splice_here(struct weft__task *task, int in, int out, size_t size)
 {
+    if (weft__hold_is_closed(task)) {
+        return -EBADF;
+    }
     int rc = weft__descriptor_use(task->home, in);
     rc = rc == 0 ? weft__descriptor_use(task->home, out) : rc;
     if (rc < 0) {
@@ -94,15 +100,19 @@ ssize_t weft_splice(int in, int64_t *in_offset, int out, int64_t *out_offset, si
         return -EINVAL;
     }
     bool waits = (flags & SPLICE_F_NONBLOCK) == 0 && size > 0;
-    int64_t n;
+    struct weft__hold hold;
+    int64_t n = weft__hold_begin(&hold, (int[]){ in, out }, 2);
+    if (n < 0) {
+        return (ssize_t)n;
+    }
     do {
-        int rc = waits ? weft__ends_wait(in, out, deadline) : 0;
-        if (rc < 0) {
-            return rc;
+        n = waits ? weft__ends_wait(in, out, deadline) : 0;
+        if (n == 0) {
+            n = splice_op(in, in_offset != NULL ? *in_offset : -1, out,
+                          out_offset != NULL ? *out_offset : -1, size, flags, deadline);
         }
-        n = splice_op(in, in_offset != NULL ? *in_offset : -1, out,
-                      out_offset != NULL ? *out_offset : -1, size, flags, deadline);
     } while (n == -EAGAIN && waits);
+    weft__hold_end(&hold);
     if (n > 0 && in_offset != NULL) {
         *in_offset += n;
     }

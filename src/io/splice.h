@@ -2,6 +2,8 @@
 #ifndef WEFT_IO_SPLICE_H
 #define WEFT_IO_SPLICE_H
 
+#include <sys/types.h>
+
 #include <weft/time.h>
 
 #include "sched/carrier.h"
@@ -16,7 +18,9 @@ enum weft__end_kind {
 struct weft__end {
     int fd;
     enum weft__end_kind kind;
-    bool prompt; ///< it can be asked not to wait for a peer: O_NONBLOCK, or not OTHER
+    bool prompt;  ///< it can be asked not to wait for a peer: O_NONBLOCK, or not OTHER
+    dev_t device; ///< of a FILE: which one it is
+    ino_t inode;
 };
 
 /// Looks at a descriptor. In the simulator all are OTHER, and not prompt. 0 or a negative errno.

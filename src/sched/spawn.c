@@ -79,6 +79,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->home = choose_home(crew, self, attr);
     task->scope = spawn->scope;
     task->birth = spawn->scope;
+    task->hold = NULL;
     task->return_to = NULL;
     task->saved_errno = 0;
     task->result = 0;

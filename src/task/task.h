@@ -25,6 +25,7 @@
 
 struct weft__carrier;
 struct weft__crew;
+struct weft__hold;
 struct weft__scope;
 struct weft__wait;
 struct weft__local_value;
@@ -105,8 +106,9 @@ struct weft__task {
     struct weft__crew *crew;   // the carriers it belongs to; fixed
     size_t stack_size_bytes;   // the whole slot; 0 for a future; fixed
 
-    // Its place in the world. Fixed but for the first and the last, which are the task's own.
+    // Its place in the world. Fixed but for the first two and the last, which are the task's own.
     struct weft__scope *scope; // innermost
+    struct weft__hold *hold;   // innermost: descriptors that a call of several ops keeps, io/hold.h
     struct weft__scope *birth; // the scope it is a child of
     weft_fn fn;
     void *arg;                   // virtual thread: its argument; future: the struct weft_future

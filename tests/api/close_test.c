@@ -247,6 +247,260 @@ TEST_DRIVERS(a_call_never_meets_the_next_file_with_its_number)
     run(reopen, NULL);
 }
 
+// Calls of several operations.
+
+/// Moves bytes from one descriptor to another in its own task.
+struct moving {
+    ssize_t (*move)(int out, int in);
+    int out;
+    int in;
+    ssize_t result;
+};
+
+static ssize_t move_by_copy(int out, int in)
+{
+    return weft_copy(NULL, out, in, WEFT_COPY_ALL, WEFT_FOREVER);
+}
+
+static ssize_t move_by_splice(int out, int in)
+{
+    return weft_splice(in, NULL, out, NULL, 100, 0, WEFT_FOREVER);
+}
+
+static ssize_t move_by_sendfile(int out, int in)
+{
+    return weft_sendfile(out, in, NULL, 100, WEFT_FOREVER);
+}
+
+static int move(void *arg)
+{
+    struct moving *moving = arg;
+    moving->result = moving->move(moving->out, moving->in);
+    return 0;
+}
+
+/// Begins, and is parked in an operation.
+static weft_task *begin_moving(struct moving *moving)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task;
+    attr.place = WEFT_PLACE_SPREAD;
+    CHECK_OK(weft_spawn(&task, move, moving, &attr));
+    await_in_flight(1);
+    return task;
+}
+
+/// Gives one end of a new channel a number that was closed; the other end may have got it.
+static void take_number(int *fd, int *other, int number)
+{
+    if (*other == number) {
+        *other = fcntl(number, F_DUPFD_CLOEXEC, 0);
+        CHECK_OK(*other);
+    }
+    if (*fd != number) {
+        CHECK_OK(dup3(*fd, number, O_CLOEXEC));
+        CHECK_OK(close(*fd));
+        *fd = number;
+    }
+}
+
+/// Waits for input while its output is closed and the number reused; then input comes.
+static void close_output_under(ssize_t (*call)(int out, int in), enum channel_kind in_kind,
+                               enum channel_kind out_kind, bool nonblocking)
+{
+    struct channel in = channel_open(in_kind, nonblocking);
+    struct channel out = channel_open(out_kind, nonblocking);
+    struct moving moving = { .move = call, .out = out.to, .in = in.from };
+    weft_task *task = begin_moving(&moving);
+    char byte;
+    CHECK_OK(weft_close(out.to));
+    struct channel fresh = channel_open(out_kind, nonblocking);
+    take_number(&fresh.to, &fresh.from, out.to);
+    CHECK_EQ(weft_write(in.to, "not for you", 11, WEFT_FOREVER), 11);
+    CHECK_OK(weft_close(in.to));
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    CHECK_OK(weft_close(fresh.to));
+    CHECK_EQ(weft_read(fresh.from, &byte, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(moving.result, -EBADF);
+    CHECK_OK(weft_close(fresh.from));
+    CHECK_OK(weft_close(out.from));
+    CHECK_OK(weft_close(in.from));
+}
+
+static int close_outputs(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < CHANNEL_KINDS * CHANNEL_KINDS * 2; i++) {
+        enum channel_kind in = (enum channel_kind)(i / 2 % CHANNEL_KINDS);
+        enum channel_kind out = (enum channel_kind)(i / 2 / CHANNEL_KINDS);
+        close_output_under(move_by_copy, in, out, i % 2 == 1);
+        if (in == CHANNEL_PIPE || out == CHANNEL_PIPE) {
+            close_output_under(move_by_splice, in, out, i % 2 == 1);
+        }
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_call_that_waits_for_input_ends_when_its_output_is_closed)
+{
+    run(close_outputs, NULL);
+}
+
+static void fill_up(int fd)
+{
+    static const char data[4096];
+    ssize_t n;
+    while ((n = weft_write(fd, data, sizeof data, 1)) > 0) {
+    }
+    CHECK_EQ(n, -ETIMEDOUT);
+}
+
+/// Waits for room while its input is closed: that may not be left to the number's next owner.
+static void close_input_under(ssize_t (*call)(int out, int in), struct channel in,
+                              enum channel_kind out_kind, bool nonblocking)
+{
+    struct channel out = channel_open(out_kind, nonblocking);
+    struct moving moving = { .move = call, .out = out.to, .in = in.from };
+    fill_up(out.to);
+    CHECK_EQ(weft_write(in.to, "some bytes", 10, WEFT_FOREVER), 10);
+    if (in.to == in.from) {
+        CHECK_EQ(lseek(in.from, 0, SEEK_SET), 0);
+    }
+    weft_task *task = begin_moving(&moving);
+    CHECK_OK(weft_close(in.from));
+    CHECK_OK(weft_join(NULL, task, weft_after(20 * WEFT_S)));
+    CHECK_EQ(moving.result, -EBADF);
+    if (in.to != in.from) {
+        CHECK_OK(weft_close(in.to));
+    }
+    channel_close(out);
+}
+
+static int close_inputs(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < CHANNEL_KINDS * CHANNEL_KINDS * 2; i++) {
+        enum channel_kind in = (enum channel_kind)(i / 2 % CHANNEL_KINDS);
+        enum channel_kind out = (enum channel_kind)(i / 2 / CHANNEL_KINDS);
+        bool nonblocking = i % 2 == 1;
+        close_input_under(move_by_copy, channel_open(in, nonblocking), out, nonblocking);
+        if (in == CHANNEL_PIPE || out == CHANNEL_PIPE) {
+            close_input_under(move_by_splice, channel_open(in, nonblocking), out, nonblocking);
+        }
+        int file = open_file();
+        close_input_under(move_by_copy, (struct channel){ file, file }, out, nonblocking);
+        file = open_file();
+        close_input_under(move_by_sendfile, (struct channel){ file, file }, out, nonblocking);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_call_that_waits_for_room_ends_when_its_input_is_closed)
+{
+    run(close_inputs, NULL);
+}
+
+static ssize_t move_by_write_full(int out, int in)
+{
+    (void)in;
+    static const char data[1 << 22];
+    return weft_write_full(NULL, out, data, sizeof data, WEFT_FOREVER);
+}
+
+static ssize_t move_by_writev_full(int out, int in)
+{
+    (void)in;
+    static char data[1 << 15];
+    struct iovec parts[128];
+    for (int i = 0; i < 128; i++) {
+        parts[i] = (struct iovec){ data, sizeof data };
+    }
+    return weft_writev_full(NULL, out, parts, 128, WEFT_FOREVER);
+}
+
+/// Its reader makes room now and then, so that it is often between two operations when the
+/// descriptor is closed and the number reused.
+static void reopen_under_writer(ssize_t (*call)(int out, int in), enum channel_kind kind,
+                                uint64_t *random)
+{
+    bool nonblocking = test_random(random) % 2 == 0;
+    struct channel old = channel_open(kind, nonblocking);
+    struct moving moving = { .move = call, .out = old.to };
+    static char data[1 << 16];
+    channel_shrink(old, kind);
+    weft_task *task = begin_moving(&moving);
+    for (uint64_t i = test_random(random) % 4; i > 0; i--) {
+        CHECK_GT(weft_read(old.from, data, sizeof data, WEFT_FOREVER), 0);
+    }
+    for (uint64_t i = test_random(random) % 3; i > 0; i--) {
+        CHECK_OK(weft_yield());
+    }
+    CHECK_OK(weft_close(old.to));
+    struct channel fresh = channel_open(kind, nonblocking);
+    take_number(&fresh.to, &fresh.from, old.to);
+    CHECK_OK(weft_join(NULL, task, weft_after(20 * WEFT_S)));
+    CHECK_EQ(moving.result, -EBADF);
+    CHECK_OK(weft_close(fresh.to));
+    CHECK_EQ(weft_read(fresh.from, data, 1, WEFT_FOREVER), 0);
+    CHECK_OK(weft_close(fresh.from));
+    CHECK_OK(weft_close(old.from));
+}
+
+static int reopen_under_writers(void *arg)
+{
+    (void)arg;
+    uint64_t random = test_seed();
+    for (uint64_t i = 0; i < test_scaled(600); i++) {
+        enum channel_kind kind = (enum channel_kind)(i % CHANNEL_KINDS);
+        reopen_under_writer(i / 3 % 2 == 0 ? move_by_write_full : move_by_writev_full, kind,
+                            &random);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_full_write_never_meets_the_next_file_with_its_number)
+{
+    run(reopen_under_writers, NULL);
+}
+
+static ssize_t move_by_read_full(int out, int in)
+{
+    (void)out;
+    char data[4];
+    return weft_read_full(NULL, in, data, sizeof data, WEFT_FOREVER);
+}
+
+/// The first byte is there when the descriptor is closed; the others come for the next file.
+static int reopen_under_full_readers(void *arg)
+{
+    (void)arg;
+    for (uint64_t i = 0; i < test_scaled(600); i++) {
+        enum channel_kind kind = (enum channel_kind)(i % CHANNEL_KINDS);
+        struct channel old = channel_open(kind, i % 2 == 0);
+        struct moving moving = { .move = move_by_read_full, .in = old.from };
+        char data[4];
+        weft_task *task = begin_moving(&moving);
+        CHECK_EQ(weft_write(old.to, "x", 1, WEFT_FOREVER), 1);
+        CHECK_OK(weft_close(old.from));
+        struct channel fresh = channel_open(kind, i % 2 == 0);
+        take_number(&fresh.from, &fresh.to, old.from);
+        CHECK_EQ(weft_write(fresh.to, "mine", 4, WEFT_FOREVER), 4);
+        CHECK_OK(weft_join(NULL, task, weft_after(20 * WEFT_S)));
+        CHECK_EQ(moving.result, -EBADF);
+        CHECK_EQ(weft_read_full(NULL, fresh.from, data, 4, weft_after(20 * WEFT_S)), 4);
+        channel_close(fresh);
+        CHECK_OK(weft_close(old.to));
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_full_read_never_meets_the_next_file_with_its_number)
+{
+    run(reopen_under_full_readers, NULL);
+}
+
+// Everything at once.
+
 /// Here readers use numbers of descriptors that are closed and opened again meanwhile, on purpose.
 /// ThreadSanitizer takes that for a race on the descriptor; to recognise it, it opens two of its own.
 const char *__tsan_default_suppressions(void);

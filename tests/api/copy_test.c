@@ -431,6 +431,60 @@ TEST_DRIVERS(a_late_sendfile_says_what_was_sent)
     run(send_late);
 }
 
+/// Files are always ready: a deadline in the past takes what is there.
+static int move_files_too_late(void *arg)
+{
+    (void)arg;
+    for (int out = 0; out < ENDS; out++) {
+        struct weft_copied copied;
+        int file = open_file();
+        struct channel end = end_open((enum end_kind)out);
+        CHECK_EQ(weft_write(file, "0123456789", 10, WEFT_FOREVER), 10);
+        int64_t offset = 0;
+        CHECK_EQ(weft_sendfile(end.to, file, &offset, 10, 1), 10);
+        CHECK_EQ(lseek(file, 5, SEEK_SET), 5);
+        CHECK_EQ(weft_copy(&copied, end.to, file, 5, 1), 0);
+        CHECK_EQ(copied.written, 5);
+        if (out != END_FILE) {
+            CHECK_OK(weft_close(end.from));
+        }
+        CHECK_OK(weft_close(end.to));
+        CHECK_OK(weft_close(file));
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_deadline_in_the_past_moves_what_is_there)
+{
+    run(move_files_too_late);
+}
+
+static int copy_onto_itself(void *arg)
+{
+    (void)arg;
+    char name[64];
+    char data[8] = "";
+    int file = open_file();
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    int again = open(name, O_RDWR | O_APPEND | O_CLOEXEC);
+    CHECK_OK(again);
+    CHECK_EQ(weft_write(file, "abc", 3, WEFT_FOREVER), 3);
+    CHECK_EQ(lseek(file, 0, SEEK_SET), 0);
+    CHECK_EQ(weft_copy(NULL, again, file, WEFT_COPY_ALL, weft_after(20 * WEFT_S)), -EINVAL);
+    CHECK_EQ(weft_copy(NULL, file, file, WEFT_COPY_ALL, weft_after(20 * WEFT_S)), -EINVAL);
+    CHECK_EQ(weft_copy(NULL, again, file, 3, WEFT_FOREVER), 0); // this has an end
+    CHECK_EQ(weft_pread(file, data, sizeof data, 0, WEFT_FOREVER), 6);
+    CHECK_STR(data, "abcabc");
+    CHECK_OK(weft_close(again));
+    CHECK_OK(weft_close(file));
+    return 0;
+}
+
+TEST_DRIVERS(a_file_is_not_copied_onto_its_own_end)
+{
+    run(copy_onto_itself);
+}
+
 // splice.
 
 static int splice_both_ways(void *arg)
