@@ -244,13 +244,25 @@ bool weft__epoll_go_on(struct weft__epoll *e, struct weft__slot *slot, struct we
     return false;
 }
 
+/// Waiting would change nothing: a call for sockets on something else, or for no bytes at all.
+static bool is_settled(const struct weft__slot *slot, const struct weft__op *op)
+{
+    switch (op->code) {
+    case WEFT__OP_RECV:
+    case WEFT__OP_RECVMSG: return slot->kind == WEFT__FD_OTHER || slot->kind == WEFT__FD_FILE;
+    case WEFT__OP_READ: return op->size == 0;
+    case WEFT__OP_READV: return weft__op_bytes(op) == 0;
+    default: return false;
+    }
+}
+
 /// Whether to try at all: not behind others, and not where nothing is to be had.
 static bool worth_trying(const struct weft__slot *slot, const struct weft__op *op)
 {
     switch (sides[op->code]) {
     case READS:
         return (slot->readers.head == NULL && (slot->hints & WEFT__SLOT_EMPTY) == 0) ||
-               weft__op_is_aside(op) || is_impatient(op);
+               weft__op_is_aside(op) || is_impatient(op) || is_settled(slot, op);
     case WRITES: return slot->writers.head == NULL || is_impatient(op);
     default: return true;
     }

@@ -76,8 +76,9 @@ ssize_t weft_writev(int fd, const struct iovec *parts, int count, weft_time dead
 
 // At a position of a file.
 
-/// io_uring ignores the offset where there are no positions; POSIX refuses.
-static int check_position(int fd, int64_t offset)
+/// io_uring ignores the offset where there are no positions; POSIX refuses. Nothing is transferred to
+/// learn about that.
+static int check_position(int fd, int64_t offset, bool writes)
 {
     const struct weft__task *task = weft__thread_self();
     if (task == NULL) {
@@ -89,13 +90,14 @@ static int check_position(int fd, int64_t offset)
     if (task->crew->simulated) {
         return 0; // not a descriptor of the system
     }
-    return lseek(fd, 0, SEEK_CUR) < 0 ? -errno : 0;
+    ssize_t rc = writes ? pwritev(fd, NULL, 0, offset) : preadv(fd, NULL, 0, offset);
+    return rc < 0 ? -errno : 0;
 }
 
 static ssize_t at_position(enum weft__op_code code, int fd, void *data, size_t size, int64_t offset,
                            const char *what, weft_time deadline)
 {
-    int rc = check_position(fd, offset);
+    int rc = check_position(fd, offset, code == WEFT__OP_WRITE);
     if (rc < 0) {
         return rc;
     }
@@ -118,14 +120,14 @@ ssize_t weft_pwrite(int fd, const void *data, size_t size, int64_t offset, weft_
 ssize_t weft_preadv(int fd, const struct iovec *parts, int count, int64_t offset,
                     weft_time deadline)
 {
-    int rc = check_position(fd, offset);
+    int rc = check_position(fd, offset, false);
     return rc < 0 ? rc : vector(WEFT__OP_READV, fd, parts, count, offset, "preadv", deadline);
 }
 
 ssize_t weft_pwritev(int fd, const struct iovec *parts, int count, int64_t offset,
                      weft_time deadline)
 {
-    int rc = check_position(fd, offset);
+    int rc = check_position(fd, offset, true);
     return rc < 0 ? rc : vector(WEFT__OP_WRITEV, fd, parts, count, offset, "pwritev", deadline);
 }
 
@@ -289,15 +291,40 @@ int weft_accept_fd(int fd, struct sockaddr *addr, uint32_t *addr_size, int flags
                      "accept", deadline);
 }
 
+/// Before asking again whether there is room in a backlog.
+#define FIRST_PAUSE_NS (100 * WEFT_US)
+#define LONGEST_PAUSE_NS (10 * WEFT_MS)
+
+static int pause_until(weft_time when, weft_time deadline)
+{
+    int rc = weft_sleep_until(when < deadline ? when : deadline);
+    if (rc < 0) {
+        return rc;
+    }
+    return when < deadline ? 0 : -ETIMEDOUT;
+}
+
 int weft_connect(int fd, const struct sockaddr *addr, uint32_t addr_size, weft_time deadline)
 {
     if (addr == NULL) {
         return -EFAULT;
     }
-    return (int)call(
-        (struct weft__op){
-            .code = WEFT__OP_CONNECT, .fd = fd, .data = writable(addr), .size = addr_size },
-        "connect", deadline);
+    for (weft_time pause_ns = FIRST_PAUSE_NS;; pause_ns = 2 * pause_ns) {
+        int rc = (int)call(
+            (struct weft__op){
+                .code = WEFT__OP_CONNECT, .fd = fd, .data = writable(addr), .size = addr_size },
+            "connect", deadline);
+        if (weft__likely(rc != -EAGAIN)) {
+            return rc;
+        }
+        // The backlog of a Unix socket is full, ours is non-blocking, and nobody says when there is
+        // room. The ring leaves the waiting to us.
+        pause_ns = pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS;
+        rc = pause_until(weft_after(pause_ns), deadline);
+        if (rc < 0) {
+            return rc;
+        }
+    }
 }
 
 int weft_poll(int fd, int events, weft_time deadline)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
+#include <termios.h>
 
 static struct weft_options with_carriers(int carriers)
 {
@@ -101,7 +103,45 @@ static int use_an_eventfd(void *arg)
     CHECK_EQ(weft_read_full(NULL, zero, &value, sizeof value, WEFT_FOREVER), 8);
     CHECK_EQ(value, 0);
     CHECK_OK(weft_close(zero));
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    struct itimerspec soon = { .it_value.tv_nsec = 1000000 };
+    CHECK_OK(timerfd_settime(timer, 0, &soon, NULL));
+    CHECK_EQ(weft_read(timer, &value, sizeof value, WEFT_FOREVER), 8);
+    CHECK_EQ(value, 1);
+    CHECK_OK(weft_close(timer));
     return 0;
+}
+
+/// A terminal knows no RWF_NOWAIT, takes a part of what it is given, and ends with an error.
+static int use_a_terminal(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        int mode = O_RDWR | O_NOCTTY | O_CLOEXEC | (i == 1 ? O_NONBLOCK : 0);
+        int master = posix_openpt(mode);
+        CHECK_OK(master);
+        CHECK_OK(grantpt(master));
+        CHECK_OK(unlockpt(master));
+        int terminal = open(ptsname(master), mode);
+        struct termios raw;
+        CHECK_OK(terminal);
+        CHECK_OK(tcgetattr(terminal, &raw));
+        cfmakeraw(&raw);
+        CHECK_OK(tcsetattr(terminal, TCSANOW, &raw));
+        move_bytes((struct channel){ terminal, master }, use_read, use_write);
+        move_bytes((struct channel){ master, terminal }, use_readv, use_writev);
+        char data[8];
+        CHECK_EQ(weft_read(terminal, data, sizeof data, weft_after(WEFT_MS)), -ETIMEDOUT);
+        CHECK_OK(weft_close(terminal));
+        CHECK_EQ(weft_read(master, data, sizeof data, WEFT_FOREVER), -EIO);
+        CHECK_OK(weft_close(master));
+    }
+    return 0;
+}
+
+TEST_DRIVERS(terminals_are_descriptors_too)
+{
+    run(use_a_terminal);
 }
 
 TEST_DRIVERS(eventfds_and_devices_are_descriptors_too)
@@ -367,6 +407,62 @@ static int connect_to_a_full_listener(void *arg)
 TEST_DRIVERS(a_connect_that_nobody_answers_is_late)
 {
     run(connect_to_a_full_listener);
+}
+
+/// A Unix socket's backlog is full: connecting waits until somebody accepts.
+struct crowd {
+    struct sockaddr_un addr;
+    int listener;
+    int flags;
+    int connected;
+};
+
+static int join_the_crowd(void *arg)
+{
+    struct crowd *crowd = arg;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | crowd->flags, 0);
+    int rc = weft_connect(fd, (struct sockaddr *)&crowd->addr, sizeof crowd->addr, WEFT_FOREVER);
+    crowd->connected += rc == 0;
+    CHECK_OK(weft_close(fd));
+    return rc;
+}
+
+static int wait_in_a_backlog(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        struct crowd crowd = { .addr.sun_family = AF_UNIX, .flags = i == 1 ? SOCK_NONBLOCK : 0 };
+        struct weft_scope scope;
+        snprintf(crowd.addr.sun_path + 1, sizeof crowd.addr.sun_path - 1, "weft-fd-test-%d-%d",
+                 (int)getpid(), i);
+        crowd.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK_OK(bind(crowd.listener, (struct sockaddr *)&crowd.addr, sizeof crowd.addr));
+        CHECK_OK(listen(crowd.listener, 0));
+        CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        for (int k = 0; k < 4; k++) {
+            CHECK_OK(weft_scope_spawn(&scope, join_the_crowd, &crowd));
+        }
+        let_others_park();
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | crowd.flags, 0);
+        CHECK_EQ(weft_connect(fd, (struct sockaddr *)&crowd.addr, sizeof crowd.addr,
+                              weft_after(3 * WEFT_MS)),
+                 -ETIMEDOUT);
+        CHECK_OK(weft_close(fd));
+        for (int k = 0; k < 4; k++) {
+            fd = weft_accept_fd(crowd.listener, NULL, NULL, SOCK_CLOEXEC, WEFT_FOREVER);
+            CHECK_OK(fd);
+            CHECK_OK(weft_close(fd));
+        }
+        CHECK_EQ(weft_scope_join(&scope), 0);
+        CHECK_EQ(crowd.connected, 4);
+        CHECK_OK(weft_close(crowd.listener));
+    }
+    return 0;
+}
+
+TEST_DRIVERS(connecting_waits_for_room_in_a_backlog)
+{
+    run(wait_in_a_backlog);
 }
 
 // Deadlines.

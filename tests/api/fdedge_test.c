@@ -148,6 +148,9 @@ static int move_nothing(void *arg)
         CHECK_EQ(weft_read_full(NULL, channel.from, NULL, 0, WEFT_FOREVER), 0);
         CHECK_EQ(weft_write_full(NULL, channel.to, NULL, 0, WEFT_FOREVER), 0);
         CHECK_EQ(weft_writev_full(NULL, channel.to, NULL, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_read(channel.from, data, 1, 1), -ETIMEDOUT); // also when it is known empty
+        CHECK_EQ(weft_read(channel.from, data, 0, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_readv(channel.from, NULL, 0, WEFT_FOREVER), 0);
         CHECK_EQ(weft_write(channel.to, "x", 1, WEFT_FOREVER), 1);
         CHECK_EQ(weft_read(channel.from, data, 0, WEFT_FOREVER), 0);
         CHECK_EQ(weft_read(channel.from, data, 4, WEFT_FOREVER), 1);
