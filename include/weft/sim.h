@@ -9,6 +9,7 @@
 // on a network inside the run that delays and, if told to, loses, cuts, resets and shortens. Every
 // address is an address of this network, and Unix sockets have a name space of their own without
 // files. Descriptors that weft did not make (files, pipes, real sockets) are refused with -ENOTSUP.
+// A connection that is established outlives a cut of any length; there is no TIME_WAIT.
 #ifndef WEFT_SIM_H
 #define WEFT_SIM_H
 
