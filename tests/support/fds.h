@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +71,13 @@ static inline void tcp_pair(int fds[2])
     int on = 1;
     fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK_OK(fds[0]);
+    sigset_t all, before; // a connect that a signal interrupts goes on, but cannot be called again
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     CHECK_OK(connect(fds[0], (struct sockaddr *)&addr, sizeof addr));
     fds[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     CHECK_OK(fds[1]);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     CHECK_OK(setsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
     CHECK_OK(setsockopt(fds[1], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
     close(listener);
