@@ -146,6 +146,15 @@ static void play(struct child *child, struct samples *samples, const struct sett
     }
 }
 
+// A quick run of a server row is short anyway compared with starting its servers.
+static unsigned runs_of(const struct settings *settings, const struct row *row)
+{
+    unsigned runs = row->runs > 0 ? row->runs : DEFAULT_RUNS;
+    unsigned quick = row->contenders[0].serves != NULL ? 1 : QUICK_RUNS;
+    runs = settings->quick && runs > quick ? quick : runs;
+    return settings->runs > 0 ? settings->runs : runs;
+}
+
 static void run_row(const struct settings *settings, const struct row *row)
 {
     static struct samples samples[CONTENDERS_MAX];
@@ -155,8 +164,7 @@ static void run_row(const struct settings *settings, const struct row *row)
     cpu_set_t cpus;
     choose_cpus(&cpus, settings->cpu, row->cpus);
     uint64_t count = settings->quick ? row->quick_count : row->count;
-    unsigned runs = settings->runs > 0 ? settings->runs : row->runs > 0 ? row->runs : DEFAULT_RUNS;
-    runs = settings->runs == 0 && settings->quick && runs > QUICK_RUNS ? QUICK_RUNS : runs;
+    unsigned runs = runs_of(settings, row);
     if (row->contenders[0].serves != NULL) {
         net_isolate();
     }
