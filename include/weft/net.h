@@ -174,8 +174,8 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_write(weft_conn *conn, const void *data, 
 typedef void (*weft_release_fn)(void *arg);
 
 /// Queues the bytes themselves: they must not change until `release(arg)` is called, which happens
-/// exactly once if this returns 0, and never otherwise. Large ones are sent without a copy. `release`
-/// may be NULL for bytes that live for ever.
+/// exactly once if this returns 0, and never otherwise. See `zero_copy_bytes` of the limits
+/// for sending them without a copy. `release` may be NULL for bytes that live for ever.
 ///
 /// Call from, Returns, Errors: as weft_conn_write()
 WEFT_API WEFT_MUST_CHECK int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size,
@@ -189,16 +189,18 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_flush(weft_conn *conn, weft_time deadline
 
 /// Sends what is queued and then the end of the stream; reading goes on (half-close).
 ///
-/// Errors:     as weft_conn_flush()
+/// Errors:     as weft_conn_flush(); -ENOTCONN after a reset
 WEFT_API WEFT_MUST_CHECK int weft_conn_finish(weft_conn *conn, weft_time deadline);
 
 // The connection itself
 
 /// Limits of one connection; zero means the default.
 struct weft_conn_limits {
-    size_t frame_bytes;  ///< the largest `at_least` of a peek; 16 MiB; at most 1 GiB
-    size_t output_bytes; ///< writers wait while so much is queued; 256 KiB
-    weft_time linger_ns; ///< how long closing waits for queued bytes to be sent; 5 s
+    size_t frame_bytes;     ///< the largest `at_least` of a peek; 16 MiB; at most 1 GiB
+    size_t output_bytes;    ///< writers wait while so much is queued; 256 KiB
+    size_t zero_copy_bytes; ///< references from this size on are sent without a copy; never. Worth
+                            ///< it on a network card for some 100 KiB, never over loopback
+    weft_time linger_ns;    ///< how long closing waits for queued bytes to be sent; 5 s
 };
 WEFT_API void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limits *limits);
 

@@ -13,6 +13,8 @@
 #define DEFAULT_FRAME_BYTES ((size_t)16 << 20)
 #define MOST_FRAME_BYTES ((size_t)1 << 30)
 #define DEFAULT_OUTPUT_BYTES ((size_t)256 << 10)
+/// Never: over loopback sending without a copy costs more at every size (docs/design/connections.md).
+#define DEFAULT_ZERO_COPY_BYTES ((size_t)WEFT__SIZED(SIZE_MAX, 64))
 #define DEFAULT_LINGER_NS (5 * WEFT_S)
 
 int weft__conn_make(struct weft__conn **out, struct weft__carrier *carrier, int fd, uint8_t kind)
@@ -28,6 +30,7 @@ int weft__conn_make(struct weft__conn **out, struct weft__carrier *carrier, int 
     conn->kind = kind;
     conn->frame_limit = DEFAULT_FRAME_BYTES;
     conn->output_limit = DEFAULT_OUTPUT_BYTES;
+    conn->zero_copy_limit = DEFAULT_ZERO_COPY_BYTES;
     conn->linger_ns = DEFAULT_LINGER_NS;
     weft__conn_in_init(conn);
     weft__conn_out_init(conn);
@@ -283,6 +286,8 @@ void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limits *limits
     conn->frame_limit = limits->frame_bytes != 0 ? limits->frame_bytes : DEFAULT_FRAME_BYTES;
     conn->frame_limit = conn->frame_limit < MOST_FRAME_BYTES ? conn->frame_limit : MOST_FRAME_BYTES;
     conn->output_limit = limits->output_bytes != 0 ? limits->output_bytes : DEFAULT_OUTPUT_BYTES;
+    conn->zero_copy_limit = limits->zero_copy_bytes != 0 ? limits->zero_copy_bytes
+                                                         : DEFAULT_ZERO_COPY_BYTES;
     conn->linger_ns = limits->linger_ns != 0 ? limits->linger_ns : DEFAULT_LINGER_NS;
 }
 

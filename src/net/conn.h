@@ -83,7 +83,7 @@ struct weft__conn {
     struct weft__flush flush;
     struct weft__op send;
 
-    size_t frame_limit, output_limit;
+    size_t frame_limit, output_limit, zero_copy_limit;
     weft_time linger_ns;
 };
 

@@ -15,8 +15,6 @@
 #include "task/host.h"
 #include "task/scope.h"
 
-/// Smaller references are cheaper to copy into the kernel; weft-bench has the sweep.
-#define ZERO_COPY_BYTES ((size_t)WEFT__SIZED(65536, 64))
 #define VECTOR_MAX WEFT__SIZED(64u, 4u)
 
 /// The header of a send of several chunks, in the room of a chunk.
@@ -30,9 +28,9 @@ static size_t unsent(const struct weft__chunk *chunk)
     return chunk->end - chunk->start;
 }
 
-static bool without_copy(const struct weft__chunk *chunk)
+static bool without_copy(const struct weft__conn *conn, const struct weft__chunk *chunk)
 {
-    return chunk->reference && !chunk->lent && unsent(chunk) >= ZERO_COPY_BYTES;
+    return chunk->reference && !chunk->lent && unsent(chunk) >= conn->zero_copy_limit;
 }
 
 /// The owner of the bytes gets them back as soon as they are sent and the kernel has let go.
@@ -176,7 +174,7 @@ static bool prepare_several(struct weft__conn *conn)
     struct vector *vector = (struct vector *)(void *)(conn->vector + 1);
     unsigned parts = 0;
     const struct weft__chunk *chunk = conn->out;
-    while (chunk != NULL && parts < VECTOR_MAX && !without_copy(chunk)) {
+    while (chunk != NULL && parts < VECTOR_MAX && !without_copy(conn, chunk)) {
         put_part(&vector->parts[parts++], chunk);
         chunk = chunk->next;
     }
@@ -190,7 +188,7 @@ static bool prepare_several(struct weft__conn *conn)
 static struct weft__op *prepare(struct weft__conn *conn)
 {
     struct weft__chunk *chunk = conn->out;
-    if (without_copy(chunk)) {
+    if (without_copy(conn, chunk)) {
         return prepare_without_copy(conn, chunk);
     }
     if (chunk->next == NULL || !prepare_several(conn)) {

@@ -86,7 +86,9 @@ static int dialogue(struct side *side)
     int rc = side->listener != NULL
                  ? weft_accept(&side->conn, side->listener, weft_after(20 * WEFT_S))
                  : weft_dial(&side->conn, side->address, NULL, weft_after(20 * WEFT_S));
+    struct weft_conn_limits limits = { .zero_copy_bytes = 20000 };
     if (rc == 0) {
+        weft_conn_set_limits(side->conn, &limits);
         rc = send_bytes(side, 0, PART + LARGE);
     }
     if (rc == 0) {
@@ -112,7 +114,7 @@ static int dialogue(struct side *side)
 static int run_side(void *arg)
 {
     struct side *side = arg;
-    struct weft_conn_limits limits = { .linger_ns = 50 * WEFT_MS };
+    struct weft_conn_limits limits = { .linger_ns = 50 * WEFT_MS, .zero_copy_bytes = 20000 };
     side->rc = dialogue(side);
     if (side->conn != NULL) {
         weft_conn_set_limits(side->conn, &limits);

@@ -275,7 +275,9 @@ TEST_EVERYWHERE(references_are_released_once)
     enum { SIZE = 300000 };
     static unsigned char bytes[SIZE], got[SIZE];
     struct pair pair = tcp();
+    struct weft_conn_limits limits = { .zero_copy_bytes = 20000 };
     int released = 0;
+    weft_conn_set_limits(pair.near, &limits);
     for (size_t i = 0; i < SIZE; i++) {
         bytes[i] = byte_at(i);
     }
@@ -301,7 +303,9 @@ TEST_EVERYWHERE(references_are_released_when_it_breaks)
 {
     static char bytes[40000000]; // more than socket buffers grow to
     struct pair pair = tcp();
+    struct weft_conn_limits limits = { .zero_copy_bytes = 20000 };
     int released = 0;
+    weft_conn_set_limits(pair.near, &limits);
     CHECK_OK(weft_conn_write_ref(pair.near, bytes, sizeof bytes, count_release, &released,
                                  WEFT_FOREVER));
     CHECK_EQ(weft_conn_flush(pair.near, weft_after(5 * WEFT_MS)), -ETIMEDOUT);
