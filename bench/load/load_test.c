@@ -95,7 +95,7 @@ TEST(addresses_are_read)
 TEST(many_connections_come_from_several_addresses)
 {
     struct load_address address;
-    struct sockaddr_in from;
+    struct sockaddr_in from = { 0 };
     CHECK_OK(load_address_parse(&address, "tcp://127.0.0.1:0"));
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK_OK(bind(listener, &address.any, address.size));

@@ -172,7 +172,7 @@ static void free_state(struct weft__epoll *e)
     weft__epoll_await_jobs(e);
     weft__epoll_buffers_fini(e);
     weft__slots_fini(e);
-    weft__free(e->allocator, e->splices.ops, e->splices.room * sizeof *e->splices.ops);
+    weft__free(e->allocator, e->splices.ops, e->splices.room * sizeof(struct weft__op *));
     close_if_open(e->timer_fd);
     close_if_open(e->epoll_fd);
     close_if_open(e->event_fd);

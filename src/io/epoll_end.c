@@ -15,7 +15,7 @@ static bool grow(struct weft__epoll *e)
 {
     struct weft__splices *splices = &e->splices;
     size_t room = splices->room != 0 ? 2 * splices->room : WEFT__SIZED(16, 1);
-    struct weft__op **ops = weft__alloc(e->allocator, room * sizeof *ops,
+    struct weft__op **ops = weft__alloc(e->allocator, room * sizeof(struct weft__op *),
                                         _Alignof(struct weft__op *));
     if (ops == NULL) {
         return false;
@@ -23,7 +23,7 @@ static bool grow(struct weft__epoll *e)
     for (size_t i = 0; i < splices->count; i++) {
         ops[i] = splices->ops[i];
     }
-    weft__free(e->allocator, splices->ops, splices->room * sizeof *ops);
+    weft__free(e->allocator, splices->ops, splices->room * sizeof(struct weft__op *));
     splices->ops = ops;
     splices->room = room;
     return true;

@@ -37,14 +37,14 @@ static bool grow(struct weft__epoll *e, size_t piece)
     while (count <= piece) {
         count *= 2;
     }
-    struct weft__slot **pieces = weft__alloc(e->allocator, count * sizeof *pieces,
+    struct weft__slot **pieces = weft__alloc(e->allocator, count * sizeof(struct weft__slot *),
                                              _Alignof(struct weft__slot *));
     if (pieces == NULL) {
         return false;
     }
     if (e->slots.count != 0) {
-        memcpy(pieces, e->slots.pieces, e->slots.count * sizeof *pieces);
-        weft__free(e->allocator, e->slots.pieces, e->slots.count * sizeof *pieces);
+        memcpy(pieces, e->slots.pieces, e->slots.count * sizeof(struct weft__slot *));
+        weft__free(e->allocator, e->slots.pieces, e->slots.count * sizeof(struct weft__slot *));
     }
     e->slots.pieces = pieces;
     e->slots.count = count;
@@ -72,7 +72,7 @@ void weft__slots_fini(struct weft__epoll *e)
             weft__sys_unmap(e->slots.pieces[i], piece_bytes());
         }
     }
-    weft__free(e->allocator, e->slots.pieces, e->slots.count * sizeof *e->slots.pieces);
+    weft__free(e->allocator, e->slots.pieces, e->slots.count * sizeof(struct weft__slot *));
 }
 
 /// What one reader waits for.

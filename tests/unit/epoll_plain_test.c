@@ -459,8 +459,7 @@ TEST(a_file_is_written_in_whatever_parts)
     void *state = open_driver();
     int fd = make_file("");
     char data[32];
-    char copy[32];
-    memcpy(copy, text, 16);
+    char copy[] = "0123456789abcdef";
     struct iovec parts[] = { { copy, 3 }, { copy + 3, 0 }, { copy + 3, 7 }, { copy + 10, 6 } };
     nowait_most = 2;
     for (int through = 0; through < 10; through++) {
