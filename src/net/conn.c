@@ -113,6 +113,7 @@ void weft__conn_let_go(struct weft__conn *conn)
     if (!conn->closed || conn->armed || conn->sends > 0 || conn->inside > 0) {
         return;
     }
+    carrier->lingering--;
     weft__conn_in_fini(conn);
     weft__conn_out_drop(conn);
     weft__free(carrier->crew->allocator, conn, sizeof *conn);
@@ -122,6 +123,7 @@ void weft__conn_let_go(struct weft__conn *conn)
 static void shut(struct weft__conn *conn)
 {
     conn->closed = true;
+    conn->carrier->lingering++;
     weft__carrier_flush_not(&conn->flush);
     weft__socket_close(conn->fd, NULL, conn->carrier);
     weft__conn_let_go(conn);

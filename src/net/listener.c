@@ -97,6 +97,7 @@ static void take(struct weft__listener *listener, const struct weft__op *op)
 static void let_go(struct weft__listener *listener)
 {
     if (!listener->armed && listener->inside == 0) {
+        listener->carrier->lingering--;
         weft__free(listener->carrier->crew->allocator, listener, sizeof *listener);
     }
 }
@@ -358,6 +359,7 @@ int weft_listener_close(weft_listener *listener)
         (void)weft_conn_abort(conn);
     }
     listener->closed = true;
+    carrier->lingering++;
     give_spare(listener);
     if (listener->borrowed) {
         carrier->driver->forget(carrier->driver_state, listener->fd);

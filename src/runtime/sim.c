@@ -167,14 +167,26 @@ static int check_limits(struct sim *sim)
     return 0;
 }
 
+/// Whether something was closed whose cancelled operations have not ended yet.
+static bool lingers(const struct sim *sim)
+{
+    for (int i = 0; i < sim->runtime->crew.count; i++) {
+        if (sim->runtime->crew.carriers[i].lingering > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int loop(struct sim *sim)
 {
     for (;;) {
         watch_main(sim);
-        if (sim->main_ended && weft__crew_live(&sim->runtime->crew) == 0) {
+        bool over = sim->main_ended && weft__crew_live(&sim->runtime->crew) == 0;
+        if (over && (!lingers(sim) || sim->clock.now > sim->grace_end)) {
             return sim->main_result;
         }
-        int rc = check_limits(sim);
+        int rc = over ? 0 : check_limits(sim);
         if (rc < 0) {
             return rc;
         }
@@ -186,7 +198,7 @@ static int loop(struct sim *sim)
         if (i >= 0) {
             step(sim, i);
         } else if (!jump(sim)) {
-            return report_deadlock(sim);
+            return over ? sim->main_result : report_deadlock(sim);
         }
     }
 }

@@ -67,6 +67,7 @@ struct weft__carrier {
     unsigned chunks_kept;
     unsigned buffers_held;      // receive buffers that connections hold (net/pieces.c)
     unsigned buffers_limit;     // so many at most
+    unsigned lingering;         // connections and listeners that are closed and not yet free
     unsigned relay_left;        // hand-overs from thread to thread before the loop's turn
     struct weft__runner runner; // the carrier's own loop
     weft_time coarse_now;       // the clock when it was last read

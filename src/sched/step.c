@@ -6,6 +6,7 @@
 
 /// The clock is read once per so many tasks.
 #define TASKS_PER_LOOK WEFT__SIZED(16, 2)
+#define LONGEST_SETTLING_NS (1 * WEFT_S)
 
 weft_time weft__carrier_now(struct weft__carrier *carrier)
 {
@@ -161,6 +162,18 @@ static bool spin(struct weft__carrier *carrier)
     return false;
 }
 
+/// A carrier that was told to stop waits for what was closed and is not yet free: its operations were
+/// cancelled and end soon. A peer that never acknowledges bytes sent without a copy is not waited for.
+static void settle(struct weft__carrier *carrier)
+{
+    weft_time limit = weft__carrier_now(carrier) + LONGEST_SETTLING_NS;
+    while (carrier->lingering > 0 && weft__carrier_now(carrier) < limit) {
+        if (!weft__step(carrier)) {
+            carrier->driver->wait(carrier->driver_state, limit);
+        }
+    }
+}
+
 void weft__carrier_loop(struct weft__carrier *carrier)
 {
     (void)weft__carrier_now(carrier); // dumps count from coarse_now
@@ -173,4 +186,5 @@ void weft__carrier_loop(struct weft__carrier *carrier)
             (void)weft__carrier_now(carrier);
         }
     }
+    settle(carrier);
 }
