@@ -98,7 +98,9 @@ TEST_EVERYWHERE(a_cancelled_initialiser_is_replaced)
     CHECK_OK(weft_spawn(&first, call_once, &init, NULL));
     let_others_run();
     CHECK_EQ(atomic_load(&init.calls), 1);
-    CHECK_EQ(weft_once_fini(&init.once), -EBUSY);
+    if (!test_is_emulated()) { // there it may be done by now
+        CHECK_EQ(weft_once_fini(&init.once), -EBUSY);
+    }
     CHECK_OK(weft_spawn(&second, call_once, &init, NULL));
     let_others_run();
     weft_task_cancel(first);
