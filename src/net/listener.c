@@ -286,7 +286,12 @@ static int make(struct weft__listener **out, struct weft__carrier *carrier, int 
     listener->fd = fd;
     listener->kind = (uint8_t)kind;
     listener->spare_fd = -1;
-    listener->accept = (struct weft__op){ .done = accepted, .fd = fd, .code = WEFT__OP_ACCEPT };
+    listener->accept = (struct weft__op){
+        .done = accepted,
+        .fd = fd,
+        .flags = SOCK_CLOEXEC,
+        .code = WEFT__OP_ACCEPT,
+    };
     take_spare(listener);
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,8 @@ static int shortage(void *arg)
     set_limit(before.rlim_cur);
     CHECK_OK(weft_dial(&late, text, NULL, WEFT_FOREVER));
     CHECK_OK(weft_accept(&conn, listener, weft_after(10 * WEFT_S)));
+    CHECK_EQ(fcntl(weft_conn_fd(conn), F_GETFD), FD_CLOEXEC);
+    CHECK_EQ(fcntl(weft_conn_fd(late), F_GETFD), FD_CLOEXEC);
     CHECK_OK(weft_conn_close(conn));
     CHECK_OK(weft_conn_close(late));
     for (int i = 0; i < PEERS; i++) {
