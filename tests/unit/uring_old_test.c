@@ -18,6 +18,7 @@ __attribute__((constructor)) static void go_back_in_time(void)
 }
 
 #define WITHOUT_HINTS       // a kernel may keep to itself that a socket is empty
+#include "op_buffer_test.c" // NOLINT(bugprone-suspicious-include)
 #include "op_cancel_test.c" // NOLINT(bugprone-suspicious-include)
 #include "op_limit_test.c"  // NOLINT(bugprone-suspicious-include)
 #include "op_test.c"        // NOLINT(bugprone-suspicious-include)
