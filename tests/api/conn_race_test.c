@@ -1,30 +1,11 @@
 // conn_race_test.c - several tasks on one connection or listener: closing, aborting and moving under
 // those who are inside, and what a sender that is not read may cost.
-#include "support/test.h"
+#include "support/conns.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include <weft.h>
-
-struct pair {
-    weft_conn *near, *far;
-};
-
-static struct pair make_pair(void)
-{
-    struct pair pair;
-    weft_listener *listener;
-    struct weft_addr addr;
-    char text[WEFT_ADDR_TEXT_BYTES];
-    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
-    CHECK_OK(weft_listener_addr(listener, &addr));
-    CHECK(weft_addr_format(&addr, text, sizeof text) > 0);
-    CHECK_OK(weft_dial(&pair.near, text, NULL, WEFT_FOREVER));
-    CHECK_OK(weft_accept(&pair.far, listener, WEFT_FOREVER));
-    CHECK_OK(weft_listener_close(listener));
-    return pair;
-}
 
 struct inside {
     weft_conn *conn;
@@ -79,7 +60,7 @@ static weft_task *start(weft_fn fn, struct inside *inside)
 
 TEST_EVERYWHERE(a_large_read_is_alone_and_ends_with_the_connection)
 {
-    struct pair pair = make_pair();
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
     struct inside inside = { .conn = pair.far };
     struct weft_slice in;
     char byte;
@@ -96,7 +77,7 @@ TEST_EVERYWHERE(a_large_read_is_alone_and_ends_with_the_connection)
 
 TEST_EVERYWHERE(a_call_that_yields_survives_a_close)
 {
-    struct pair pair = make_pair();
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
     struct inside inside = { .conn = pair.far };
     CHECK_OK(weft_conn_write(pair.near, "x", 1, WEFT_FOREVER));
     weft_task *task = start(peek_often, &inside);
@@ -109,14 +90,24 @@ TEST_EVERYWHERE(a_call_that_yields_survives_a_close)
     CHECK_OK(weft_conn_close(pair.near));
 }
 
+/// Until the writer waits for a reader that does not read: it makes no more calls.
+static void await_full(const struct inside *writer)
+{
+    int before;
+    do {
+        before = writer->calls;
+        CHECK_OK(weft_sleep(50 * WEFT_MS));
+    } while (writer->calls != before);
+}
+
 TEST_EVERYWHERE(closing_sends_what_a_waiting_writer_had_queued)
 {
     static char sink[100000];
-    struct pair pair = make_pair();
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
     struct inside writer = { .conn = pair.near };
     struct inside closer = { .conn = pair.near };
     weft_task *writing = start(write_much, &writer);
-    CHECK_OK(weft_sleep(20 * WEFT_MS)); // until it waits for the reader that does not read
+    await_full(&writer);
     weft_task *closing = start(close_it, &closer);
     int64_t got, sum = 0;
     while ((got = weft_conn_read_into(pair.far, sink, sizeof sink, WEFT_FOREVER)) > 0) {
@@ -133,13 +124,13 @@ TEST_EVERYWHERE(closing_sends_what_a_waiting_writer_had_queued)
 
 TEST_EVERYWHERE(an_abort_ends_a_lingering_close)
 {
-    struct pair pair = make_pair();
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
     struct weft_conn_limits limits = { .linger_ns = 3600 * WEFT_S };
     struct inside writer = { .conn = pair.near };
     struct inside closer = { .conn = pair.near };
     weft_conn_set_limits(pair.near, &limits);
     weft_task *writing = start(write_much, &writer);
-    CHECK_OK(weft_sleep(20 * WEFT_MS));
+    await_full(&writer);
     weft_task *closing = start(close_it, &closer);
     CHECK_EQ(weft_conn_close(pair.near), -EBADF);
     CHECK_OK(weft_conn_abort(pair.near));
@@ -151,7 +142,7 @@ TEST_EVERYWHERE(an_abort_ends_a_lingering_close)
 
 TEST_EVERYWHERE(a_reference_needs_no_release)
 {
-    struct pair pair = make_pair();
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
     struct weft_slice in;
     CHECK_OK(weft_conn_write_ref(pair.near, "constant", 8, NULL, NULL, WEFT_FOREVER));
     CHECK_OK(weft_conn_write_ref(pair.near, "", 0, NULL, NULL, WEFT_FOREVER));
@@ -173,11 +164,11 @@ static int flood(void *arg)
     struct pair idle[HOARDERS];
     struct weft_slice in;
     for (int i = 0; i < HOARDERS; i++) { // hold every buffer they can get
-        idle[i] = make_pair();
+        idle[i] = make_pair("tcp://127.0.0.1:0");
         CHECK_OK(weft_conn_write(idle[i].near, "some", 4, WEFT_FOREVER));
         CHECK_EQ(weft_conn_peek(idle[i].far, &in, 4, WEFT_FOREVER), 4);
     }
-    struct pair pair = make_pair();
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
     struct weft_conn_limits limits = { .linger_ns = WEFT_MS };
     CHECK_OK(weft_conn_write(pair.near, "first", 5, WEFT_FOREVER));
     CHECK_EQ(weft_conn_peek(pair.far, &in, 5, WEFT_FOREVER), 5);

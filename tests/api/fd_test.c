@@ -1,6 +1,6 @@
 // fd_test.c - the calls on plain descriptors: what they move, what they wait for, what they refuse.
 #include "support/fdcalls.h"
-#include "support/gather.h"
+#include "support/fdrun.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -9,26 +9,6 @@
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <termios.h>
-
-static struct weft_options with_carriers(int carriers)
-{
-    struct weft_options options = WEFT_OPTIONS_INIT;
-    options.carriers = carriers;
-    return options;
-}
-
-static void run_on(weft_fn fn, void *arg, int carriers)
-{
-    struct weft_options options = with_carriers(carriers);
-    CHECK_EQ(weft_run(fn, arg, &options), 0);
-}
-
-static void run(weft_fn fn)
-{
-    int before = count_descriptors();
-    run_on(fn, NULL, 2);
-    CHECK_EQ(count_descriptors(), before);
-}
 
 // Every pair of calls, on everything that takes them, in both modes.
 

@@ -1,32 +1,12 @@
 // fdedge_test.c - plain descriptors at the edges: what is refused, peers that misbehave, shortages.
 #include "support/fdcalls.h"
-#include "support/gather.h"
+#include "support/fdrun.h"
 
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-
-static struct weft_options with_carriers(int carriers)
-{
-    struct weft_options options = WEFT_OPTIONS_INIT;
-    options.carriers = carriers;
-    return options;
-}
-
-static void run_on(weft_fn fn, void *arg, int carriers)
-{
-    struct weft_options options = with_carriers(carriers);
-    CHECK_EQ(weft_run(fn, arg, &options), 0);
-}
-
-static void run(weft_fn fn)
-{
-    int before = count_descriptors();
-    run_on(fn, NULL, 2);
-    CHECK_EQ(count_descriptors(), before);
-}
 
 // What is refused.
 

@@ -2,12 +2,12 @@
 #include "support/test.h"
 
 #include "support/gather.h"
+#include "support/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <weft.h>
 
 static struct gathered logged;
@@ -103,35 +103,6 @@ TEST(the_trace_can_be_printed)
 {
     struct weft_sim_result result = run_busy(test_seed(), 3);
     dprintf(STDOUT_FILENO, "trace %016" PRIx64 "\n", result.trace_hash);
-}
-
-static uint64_t trace_of_another_process(void)
-{
-    char seed[32];
-    char output[4096] = "";
-    int pipes[2];
-    size_t used = 0;
-    snprintf(seed, sizeof seed, "%" PRIu64, test_seed());
-    CHECK_OK(pipe(pipes));
-    pid_t pid = fork();
-    CHECK_OK(pid);
-    if (pid == 0) {
-        setenv("TEST_SEED", seed, 1);
-        setenv("SOME_OTHER_ENVIRONMENT", "moves the stack", 1);
-        dup2(pipes[1], STDOUT_FILENO);
-        execl("/proc/self/exe", "sim_test", "the_trace_can_be_printed", (char *)NULL);
-        _exit(127);
-    }
-    close(pipes[1]);
-    ssize_t n;
-    while ((n = read(pipes[0], output + used, sizeof output - 1 - used)) > 0) {
-        used += (size_t)n;
-    }
-    close(pipes[0]);
-    CHECK_EQ(waitpid(pid, NULL, 0), pid);
-    const char *at = strstr(output, "trace ");
-    CHECK(at != NULL);
-    return strtoull(at + 6, NULL, 16);
 }
 
 TEST(the_same_seed_gives_the_same_run_in_another_process)

@@ -1,6 +1,6 @@
 // udp_test.c - UDP: connected and not, cut messages, errors of the network, batches, multicast, and
 // what becomes of those who wait when the socket is closed.
-#include "support/test.h"
+#include "support/dgrams.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,39 +9,6 @@
 #include <weft.h>
 
 #include "support/gather.h"
-
-/// The body is a task, on both real drivers: it uses system calls as well.
-#define TEST_SOCKETS(id)                                                                           \
-    static void id##_body(void);                                                                   \
-    TEST_DRIVERS(id)                                                                               \
-    {                                                                                              \
-        test_run_as_task(id##_body);                                                               \
-    }                                                                                              \
-    static void id##_body(void)
-
-static weft_time soon(void)
-{
-    return weft_after(20 * WEFT_S);
-}
-
-static weft_dgram *bind_to(const char *address, struct weft_addr *local)
-{
-    weft_dgram *dgram;
-    CHECK_OK(weft_dgram_bind(&dgram, address, NULL));
-    if (local != NULL) {
-        CHECK_OK(weft_dgram_local(dgram, local));
-    }
-    return dgram;
-}
-
-static weft_dgram *dial(const struct weft_addr *to)
-{
-    char text[WEFT_ADDR_TEXT_BYTES];
-    weft_dgram *dgram;
-    (void)weft_addr_format(to, text, sizeof text);
-    CHECK_OK(weft_dgram_dial(&dgram, text, NULL, soon()));
-    return dgram;
-}
 
 TEST_EVERYWHERE(messages_arrive_with_their_senders_address)
 {
