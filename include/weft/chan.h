@@ -29,7 +29,7 @@ WEFT_API WEFT_MUST_CHECK int weft_chan_create(weft_chan **chan, size_t item_byte
 /// Frees a channel and the items that are left in it. NULL is fine.
 ///
 /// Call from:  any thread.
-/// Errors:     -EBUSY  somebody waits to send or receive: close it first
+/// Errors:     -EBUSY  somebody waits to send or receive: close it first; or has a permit
 WEFT_API int weft_chan_destroy(weft_chan *chan);
 
 /// Ends sending: who sends, or waits to, gets -EPIPE. What is in the channel can still be received;
@@ -75,6 +75,51 @@ WEFT_API bool weft_chan_is_closed(weft_chan *chan);
 WEFT_API void weft_chan_send_future(struct weft_sync_future *future, weft_chan *chan,
                                     const void *item);
 WEFT_API void weft_chan_recv_future(struct weft_sync_future *future, void *item, weft_chan *chan);
+
+// ---------------------------------------------------------------------------------------------
+// Permits: room in the channel first, the item later. Who has to know that he can send before he
+// makes the item, or takes it from elsewhere, reserves:
+//
+//     rc = weft_chan_reserve(jobs, WEFT_FOREVER);     // waits while the channel is full
+//     if (rc == 0 && !make_job(&job))
+//         weft_chan_abort(jobs);                      // somebody else may have the room
+//     else if (rc == 0)
+//         rc = weft_chan_commit(jobs, &job);          // does not wait
+//
+// Permits count against the capacity like items, but have no place in the order: an item has its
+// own from its commit on, so others do not wait for whoever takes long. A channel has at most as
+// many items and permits together as its capacity. Each permit is ended by one commit or abort, by
+// any thread.
+
+/// Takes a permit, waiting while the channel is full. Who waits here and who waits to send stand in
+/// one queue.
+///
+/// Call from:  any thread.
+/// Errors:     -EINVAL     a channel of capacity 0 has no room to keep
+///             -EPIPE      the channel is closed
+///             -ETIMEDOUT, -ECANCELED, -EPERM  as weft_chan_send()
+WEFT_API WEFT_MUST_CHECK int weft_chan_reserve(weft_chan *chan, weft_time deadline);
+
+/// Takes a permit if there is room.
+///
+/// Call from:  any thread, a future, a timer function.
+/// Errors:     -EAGAIN  the channel is full
+///             -EINVAL, -EPIPE  as above
+WEFT_API WEFT_MUST_CHECK int weft_chan_try_reserve(weft_chan *chan);
+
+/// Copies the item into the channel and ends the permit, also where it fails. Never waits.
+///
+/// Call from:  any thread, a future, a timer function.
+/// Errors:     -EPIPE  the channel was closed in the meantime: the item was not sent
+WEFT_API WEFT_MUST_CHECK int weft_chan_commit(weft_chan *chan, const void *item);
+
+/// Ends the permit without an item.
+///
+/// Call from:  any thread, a future, a timer function.
+WEFT_API void weft_chan_abort(weft_chan *chan);
+
+/// Prepares a future that is READY with 0 when it has a permit.
+WEFT_API void weft_chan_reserve_future(struct weft_sync_future *future, weft_chan *chan);
 
 WEFT_END_DECLS
 

@@ -2,12 +2,15 @@
 //
 //   C1  Items are moved only under the lock, which is never held across a park or a wake. A waiter
 //       that was claimed stays where it is (sync/queue.h, Q2), so its item may be copied then.
-//   C2  If receivers wait, the ring is empty; if senders wait, it is full. So at most one of the
-//       queues is not empty.
-//   C3  Whoever makes room moves the item of the first sender that waits to the end of the ring;
-//       whoever brings an item gives it to the first receiver that waits. So items stay in order,
-//       and at capacity 0 they go from hand to hand by the same rules.
+//   C2  If receivers wait, the ring is empty, and nobody waits with an item. If anybody waits with
+//       an item or for a permit, the ring and the permits fill the capacity.
+//   C3  Whoever makes room gives it to the first that waits on the senders' side: an item goes to
+//       the end of the ring, a permit takes the room away again. Whoever brings an item gives it to
+//       the first receiver that waits. So items stay in order, and at capacity 0 they go from hand
+//       to hand by the same rules.
 //   C4  After a close nobody waits.
+//   C5  A permit is room that only its owner may fill, and nothing else: the item comes with the
+//       commit and has its place in the order from then on. So a slow owner holds up nobody.
 //
 // Not tried yet: a lock-free ring. It would have to win between two carriers, where this one has
 // not been measured on a quiet machine.
@@ -20,6 +23,9 @@
 #include "base/alloc.h"
 #include "sync/waiter.h"
 
+/// waiter.kind: what it waits for on the senders' side.
+enum { WITH_ITEM, FOR_PERMIT };
+
 struct weft_chan {
     // Fixed.
     size_t item_bytes;
@@ -30,7 +36,8 @@ struct weft_chan {
     bool closed;
     size_t first; // where the oldest item is
     size_t len;
-    struct weft__queue senders;
+    size_t limit;               // of `len`: the capacity without the permits
+    struct weft__queue senders; // waiter.kind tells with what
     struct weft__queue receivers;
     unsigned char ring[] __attribute__((aligned(16)));
 };
@@ -48,6 +55,7 @@ int weft_chan_create(weft_chan **chan, size_t item_bytes, size_t capacity)
     }
     made->item_bytes = item_bytes;
     made->capacity = capacity;
+    made->limit = capacity;
     *chan = made;
     return 0;
 }
@@ -58,7 +66,8 @@ int weft_chan_destroy(weft_chan *chan)
         return 0;
     }
     weft__lock_acquire(&chan->lock);
-    bool busy = chan->senders.first != NULL || chan->receivers.first != NULL;
+    bool busy = chan->senders.first != NULL || chan->receivers.first != NULL ||
+                chan->limit != chan->capacity;
     weft__lock_release(&chan->lock);
     if (busy) {
         return -EBUSY;
@@ -94,34 +103,61 @@ static inline void push(weft_chan *chan, const void *item)
     chan->len++;
 }
 
+/// Gives the item to the first receiver that waits, if there is one. Under lock.
+static inline bool hand_over(weft_chan *chan, const void *item, struct weft__batch *batch)
+{
+    while (chan->receivers.first != NULL) {
+        struct weft__waiter *receiver = chan->receivers.first;
+        if (weft__queue_choose(&chan->receivers, receiver, 0, batch)) {
+            copy_item(chan, item_of(receiver), item);
+            return true;
+        }
+    }
+    return false;
+}
+
 /// Sends at once: 0, -EPIPE, or WAITS. Under lock.
 static inline int send_now(weft_chan *chan, const void *item, struct weft__batch *batch)
 {
     if (weft__unlikely(chan->closed)) {
         return -EPIPE;
     }
-    while (chan->receivers.first != NULL) {
-        struct weft__waiter *receiver = chan->receivers.first;
-        if (weft__queue_choose(&chan->receivers, receiver, 0, batch)) {
-            copy_item(chan, item_of(receiver), item);
-            return 0;
-        }
+    if (hand_over(chan, item, batch)) {
+        return 0;
     }
-    if (chan->len == chan->capacity) {
+    if (chan->len >= chan->limit) {
         return WEFT__SYNC_WAITS;
     }
     push(chan, item);
     return 0;
 }
 
-/// The first sender that waits, claimed; or NULL. Under lock.
+/// C3: gives room to those that wait for it. Under lock.
+static void fill_room(weft_chan *chan, struct weft__batch *batch)
+{
+    while (chan->senders.first != NULL && chan->len < chan->limit) {
+        struct weft__waiter *sender = chan->senders.first;
+        if (!weft__queue_choose(&chan->senders, sender, 0, batch)) {
+            continue;
+        }
+        if (sender->kind == FOR_PERMIT) {
+            chan->limit--;
+        } else {
+            push(chan, item_of(sender));
+        }
+    }
+}
+
+/// The first that waits with an item, claimed; or NULL. The ring is empty. Under lock.
 static struct weft__waiter *next_sender(weft_chan *chan, struct weft__batch *batch)
 {
-    while (chan->senders.first != NULL) {
-        struct weft__waiter *sender = chan->senders.first;
-        if (weft__queue_choose(&chan->senders, sender, 0, batch)) {
+    struct weft__waiter *sender = chan->senders.first;
+    while (sender != NULL) {
+        struct weft__waiter *next = sender->next;
+        if (sender->kind == WITH_ITEM && weft__queue_choose(&chan->senders, sender, 0, batch)) {
             return sender;
         }
+        sender = next;
     }
     return NULL;
 }
@@ -133,10 +169,7 @@ static inline int recv_now(weft_chan *chan, void *item, struct weft__batch *batc
         copy_item(chan, item, slot(chan, chan->first));
         chan->first = chan->first + 1 == chan->capacity ? 0 : chan->first + 1;
         chan->len--;
-        struct weft__waiter *sender = next_sender(chan, batch);
-        if (sender != NULL) {
-            push(chan, item_of(sender)); // C3
-        }
+        fill_room(chan, batch);
         return 0;
     }
     struct weft__waiter *sender = next_sender(chan, batch);
@@ -193,6 +226,7 @@ static int send_enter(struct weft__waiter *waiter)
     weft__lock_acquire(&chan->lock);
     int rc = send_now(chan, item_of(waiter), &batch);
     if (rc == WEFT__SYNC_WAITS) {
+        waiter->kind = WITH_ITEM;
         weft__queue_push(&chan->senders, waiter);
     }
     finish(chan, &batch);
@@ -334,4 +368,117 @@ void weft_chan_recv_future(struct weft_sync_future *future, void *item, weft_cha
 {
     struct weft__waiter *waiter = weft__sync_future_init(future, &recv_ops, chan, &chan->lock);
     waiter->want = (uintptr_t)item;
+}
+
+// Permits.
+
+/// A permit at once: 0, -EPIPE, or WAITS. Under lock.
+static inline int reserve_now(weft_chan *chan)
+{
+    if (chan->closed) {
+        return -EPIPE;
+    }
+    if (chan->len >= chan->limit) {
+        return WEFT__SYNC_WAITS;
+    }
+    chan->limit--;
+    return 0;
+}
+
+static int try_reserve(weft_chan *chan)
+{
+    if (chan->capacity == 0) {
+        return -EINVAL;
+    }
+    weft__lock_acquire(&chan->lock);
+    int rc = reserve_now(chan);
+    weft__lock_release(&chan->lock);
+    return rc;
+}
+
+static int reserve_attempt(struct weft__waiter *waiter)
+{
+    return try_reserve(waiter->object);
+}
+
+static int reserve_enter(struct weft__waiter *waiter)
+{
+    weft_chan *chan = waiter->object;
+    weft__lock_acquire(&chan->lock);
+    int rc = reserve_now(chan);
+    if (rc == WEFT__SYNC_WAITS) {
+        waiter->kind = FOR_PERMIT;
+        weft__queue_push(&chan->senders, waiter);
+    }
+    weft__lock_release(&chan->lock);
+    return rc;
+}
+
+static void give_back(weft_chan *chan, struct weft__batch *batch)
+{
+    weft_assert(chan->limit < chan->capacity); // a permit was taken
+    chan->limit++;
+    fill_room(chan, batch);
+}
+
+void weft_chan_abort(weft_chan *chan)
+{
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    give_back(chan, &batch);
+    finish(chan, &batch);
+}
+
+static void reserve_undo(struct weft__waiter *waiter)
+{
+    if (waiter->wait.result == 0) {
+        weft_chan_abort(waiter->object);
+    }
+}
+
+static const struct weft__sync_ops reserve_ops = {
+    .what = "channel, for a permit",
+    .mode = WEFT__WAIT_WITHDRAW,
+    .attempt = reserve_attempt,
+    .enter = reserve_enter,
+    .leave = send_leave,
+    .undo = reserve_undo,
+};
+
+int weft_chan_reserve(weft_chan *chan, weft_time deadline)
+{
+    struct weft__task *self;
+    int rc = weft__sync_begin(&self);
+    if (rc == 0) {
+        rc = try_reserve(chan);
+    }
+    return rc != WEFT__SYNC_WAITS ? rc : wait(chan, &reserve_ops, NULL, self, deadline);
+}
+
+int weft_chan_try_reserve(weft_chan *chan)
+{
+    int rc = try_reserve(chan);
+    return rc != WEFT__SYNC_WAITS ? rc : -EAGAIN;
+}
+
+int weft_chan_commit(weft_chan *chan, const void *item)
+{
+    struct weft__batch batch;
+    int rc = 0;
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    if (chan->closed) {
+        rc = -EPIPE;
+    } else if (!hand_over(chan, item, &batch)) {
+        push(chan, item); // into the room that the permit kept, which is taken now
+    }
+    give_back(chan, &batch);
+    finish(chan, &batch);
+    return rc;
+}
+
+void weft_chan_reserve_future(struct weft_sync_future *future, weft_chan *chan)
+{
+    (void)weft__sync_future_init(future, &reserve_ops, chan, &chan->lock);
 }

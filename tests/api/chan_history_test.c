@@ -46,6 +46,24 @@ static void check_rc(int rc)
     CHECK(rc == 0 || rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EPIPE || rc == -EAGAIN);
 }
 
+/// Takes a permit, and sends with it after a while or gives it back.
+static int send_with_permit(struct member *m, const uint32_t *number)
+{
+    struct history *h = m->history;
+    int rc = weft_chan_reserve(h->chan, some_deadline(m));
+    if (rc != 0) {
+        return rc == -EINVAL ? -EAGAIN : rc; // a rendezvous has none
+    }
+    if (below(m, 2) == 0) {
+        (void)weft_sleep(below(m, 50 * WEFT_US));
+    }
+    if (below(m, 4) == 0) {
+        weft_chan_abort(h->chan);
+        return -EAGAIN;
+    }
+    return weft_chan_commit(h->chan, number);
+}
+
 static void send_one(struct member *m)
 {
     struct history *h = m->history;
@@ -54,12 +72,13 @@ static void send_one(struct member *m)
     struct weft_sync_future f;
     int rc;
     *item = (struct item){ h->clock++, NEVER, NEVER, NEVER };
-    switch (below(m, 3)) {
+    switch (below(m, 4)) {
     case 0: rc = weft_chan_try_send(h->chan, &number); break;
     case 1:
         weft_chan_send_future(&f, h->chan, &number);
         rc = (int)weft_await(&f.future, some_deadline(m));
         break;
+    case 2: rc = send_with_permit(m, &number); break;
     default: rc = weft_chan_send(h->chan, &number, some_deadline(m)); break;
     }
     check_rc(rc);

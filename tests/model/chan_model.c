@@ -1,4 +1,4 @@
-// chan_model.c - a channel of capacity 0 or 1 between two or three threads (chan/chan.c, C1 to C4).
+// chan_model.c - a channel of capacity 0 or 1 between two or three threads (chan/chan.c, C1 to C5).
 //
 // Items carry a plain value that the sender wrote before; each is received once and in order. The
 // channel is freed by the last one out. Whoever is forgotten sleeps for ever.
@@ -120,6 +120,40 @@ static void receive_or_be_late(void *unused)
     leave();
 }
 
+// A permit is ended by a commit or given back; both let the other sender in.
+static __attribute__((noinline)) int commit_item(uint64_t item)
+{
+    written[item] = 1;
+    return weft_chan_commit(chan, &item);
+}
+
+static void reserve_and_commit(void *unused)
+{
+    (void)unused;
+    mc_assert(weft_chan_reserve(chan, WEFT_FOREVER) == 0);
+    mc_assert(commit_item(0) == 0);
+    leave();
+}
+
+static void reserve_or_be_late(void *unused)
+{
+    (void)unused;
+    outcome = weft_chan_reserve(chan, 10);
+    mc_assert(outcome == 0 || outcome == -ETIMEDOUT);
+    if (outcome == 0) {
+        weft_chan_abort(chan);
+    }
+    leave();
+}
+
+static void send_and_receive(void *unused)
+{
+    (void)unused;
+    mc_assert(send_item(0, WEFT_FOREVER) == 0);
+    mc_assert(receive_item(WEFT_FOREVER) == 0);
+    leave();
+}
+
 static void reset(size_t capacity, int count)
 {
     stage_sync_init();
@@ -171,6 +205,26 @@ static void late_receiver(void)
     stage_sync_thread(receive_or_be_late, NULL);
 }
 
+static void permit(void)
+{
+    reset(1, 3);
+    stage_sync_thread(reserve_and_commit, NULL);
+    mc_thread(send_one, (void *)1);
+    stage_sync_thread(receive_two, NULL);
+}
+
+static void late_permit(void)
+{
+    reset(1, 2);
+    stage_sync_thread(reserve_or_be_late, NULL);
+    stage_sync_thread(send_and_receive, NULL);
+}
+
+static void check_permit(void)
+{
+    mc_assert(received[0] == 1);
+}
+
 static void check(void)
 {
     mc_assert(received[0] == 1 && received[1] == 1);
@@ -187,5 +241,7 @@ const struct mc_model mc_models[] = {
     { .name = "chan_two_senders", .setup = two_senders, .check = check, .max_bound = 1 },
     { .name = "chan_late_sender", .setup = late_sender, .check = check_late },
     { .name = "chan_late_receiver", .setup = late_receiver, .check = check_late },
+    { .name = "chan_permit", .setup = permit, .check = check, .max_bound = 1 },
+    { .name = "chan_late_permit", .setup = late_permit, .check = check_permit },
     { .name = NULL },
 };
