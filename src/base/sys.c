@@ -170,3 +170,8 @@ int weft__sys_affinity(cpu_set_t *set, size_t size_bytes)
 {
     return result_of(sched_getaffinity(0, size_bytes, set));
 }
+
+int weft__sys_set_affinity(const cpu_set_t *set, size_t size_bytes)
+{
+    return result_of(sched_setaffinity(0, size_bytes, set));
+}

@@ -55,5 +55,7 @@ int weft__sys_gettid(void);
 int weft__sys_sharpen_timers(void);
 /// The CPUs that the calling thread may use; `set` has room for `size_bytes`.
 int weft__sys_affinity(cpu_set_t *set, size_t size_bytes);
+/// Keeps the calling thread on these CPUs.
+int weft__sys_set_affinity(const cpu_set_t *set, size_t size_bytes);
 
 #endif

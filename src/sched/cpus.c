@@ -2,7 +2,6 @@
 #include "sched/cpus.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,15 +11,17 @@
 #define PATH_BYTES (FOLDER_BYTES + 32)
 #define TEXT_BYTES 4096
 
+int weft__cpus_allowed(struct weft__cpu_set *set)
+{
+    *set = (struct weft__cpu_set){ 0 };
+    int rc = weft__sys_affinity((cpu_set_t *)(void *)set->words, sizeof set->words);
+    return rc < 0 ? rc : 0;
+}
+
 static int affinity_count(void)
 {
-    // Room for 8192 CPUs; the kernel refuses a smaller set than it has.
-    cpu_set_t sets[8];
-    memset(sets, 0, sizeof sets);
-    if (weft__sys_affinity(sets, sizeof sets) < 0) {
-        return 1;
-    }
-    int count = CPU_COUNT_S(sizeof sets, sets);
+    struct weft__cpu_set set;
+    int count = weft__cpus_allowed(&set) < 0 ? 0 : weft__cpu_set_count(&set);
     return count > 0 ? count : 1;
 }
 
@@ -103,7 +104,7 @@ static bool names_cpu(const char *controllers)
 }
 
 /// /proc/self/cgroup has lines "0::/path" (v2) and "4:cpu,cpuacct:/path" (v1).
-static int cgroup_limit(const char *root)
+int weft__cpus_quota(const char *root)
 {
     char path[PATH_BYTES];
     char text[TEXT_BYTES];
@@ -135,6 +136,6 @@ static int cgroup_limit(const char *root)
 int weft__cpus_usable(const char *root)
 {
     int cpus = affinity_count();
-    int limit = cgroup_limit(root);
+    int limit = weft__cpus_quota(root);
     return limit < cpus ? (limit > 0 ? limit : 1) : cpus;
 }

@@ -1,49 +1,12 @@
 // The number of usable CPUs, against a made-up /proc and /sys.
 #include "sched/cpus.h"
 
-#include "support/test.h"
+#include "support/fake_root.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define V2 "/sys/fs/cgroup"
 #define V1 "/sys/fs/cgroup/cpu"
-
-static char root[64];
-
-static void make_root(void)
-{
-    snprintf(root, sizeof root, "/tmp/weft-cpus-XXXXXX");
-    CHECK(mkdtemp(root) != NULL);
-}
-
-static void write_file(const char *path, const char *text)
-{
-    char full[4096];
-    int length = snprintf(full, sizeof full, "%s%s", root, path);
-    CHECK(length > 0 && (size_t)length < sizeof full);
-    for (char *at = strchr(full + strlen(root) + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        (void)mkdir(full, 0700);
-        *at = '/';
-    }
-    int fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    CHECK_OK(fd);
-    CHECK_EQ(write(fd, text, strlen(text)), strlen(text));
-    close(fd);
-}
-
-static void remove_root(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    CHECK_EQ(system(command), 0);
-}
 
 /// The CPUs of the machine, as if the affinity mask were all there is to it.
 static int mask(void)
