@@ -2,8 +2,9 @@
 //
 //   C1  Items are moved only under the lock, which is never held across a park or a wake. A waiter
 //       that was claimed stays where it is (sync/queue.h, Q2), so its item may be copied then.
-//   C2  If receivers wait, the ring is empty, and nobody waits with an item. If anybody waits with
-//       an item or for a permit, the ring and the permits fill the capacity.
+//   C2  If receivers wait, the ring is empty, and nobody waits with an item (but a select at
+//       capacity 0 may wait on both sides). If anybody waits with an item or for a permit, the ring
+//       and the permits fill the capacity.
 //   C3  Whoever makes room gives it to the first that waits on the senders' side: an item goes to
 //       the end of the ring, a permit takes the room away again. Whoever brings an item gives it to
 //       the first receiver that waits. So items stay in order, and at capacity 0 they go from hand
@@ -218,71 +219,67 @@ static int recv_attempt(struct weft__waiter *waiter)
     return try_recv(item_of(waiter), waiter->object);
 }
 
-static int send_enter(struct weft__waiter *waiter)
+static int send_check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    weft_chan *chan = waiter->object;
-    struct weft__batch batch;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&chan->lock);
-    int rc = send_now(chan, item_of(waiter), &batch);
-    if (rc == WEFT__SYNC_WAITS) {
-        waiter->kind = WITH_ITEM;
-        weft__queue_push(&chan->senders, waiter);
-    }
-    finish(chan, &batch);
-    return rc;
+    return send_now(waiter->object, item_of(waiter), batch);
 }
 
-static int recv_enter(struct weft__waiter *waiter)
+static int recv_check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    weft_chan *chan = waiter->object;
-    struct weft__batch batch;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&chan->lock);
-    int rc = recv_now(chan, item_of(waiter), &batch);
-    if (rc == WEFT__SYNC_WAITS) {
-        weft__queue_push(&chan->receivers, waiter);
-    }
-    finish(chan, &batch);
-    return rc;
+    return recv_now(waiter->object, item_of(waiter), batch);
 }
 
-static int leave(weft_chan *chan, struct weft__queue *queue, struct weft__waiter *waiter, int why)
-{
-    weft__lock_acquire(&chan->lock);
-    (void)weft__queue_remove(queue, waiter);
-    weft__lock_release(&chan->lock);
-    return why;
-}
-
-static int send_leave(struct weft__waiter *waiter, int why)
+static int send_enlist(struct weft__waiter *waiter)
 {
     weft_chan *chan = waiter->object;
-    return leave(chan, &chan->senders, waiter, why);
+    waiter->kind = WITH_ITEM;
+    weft__queue_push(&chan->senders, waiter);
+    return WEFT__SYNC_WAITS;
 }
 
-static int recv_leave(struct weft__waiter *waiter, int why)
+static int recv_enlist(struct weft__waiter *waiter)
 {
     weft_chan *chan = waiter->object;
-    return leave(chan, &chan->receivers, waiter, why);
+    weft__queue_push(&chan->receivers, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void send_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    weft_chan *chan = waiter->object;
+    (void)batch;
+    (void)weft__queue_remove(&chan->senders, waiter);
+}
+
+static void recv_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    weft_chan *chan = waiter->object;
+    (void)batch;
+    (void)weft__queue_remove(&chan->receivers, waiter);
 }
 
 static const struct weft__sync_ops send_ops = {
     .what = "channel, to send",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = send_attempt,
-    .enter = send_enter,
-    .leave = send_leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // somebody may have received it already
+    .check = send_check,
+    .enlist = send_enlist,
+    .unlist = send_unlist,
 };
 
 static const struct weft__sync_ops recv_ops = {
     .what = "channel, to receive",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = recv_attempt,
-    .enter = recv_enter,
-    .leave = recv_leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // the item would be lost, or out of order
+    .check = recv_check,
+    .enlist = recv_enlist,
+    .unlist = recv_unlist,
 };
 
 WEFT__NOINLINE static int wait(weft_chan *chan, const struct weft__sync_ops *ops, const void *item,
@@ -401,17 +398,18 @@ static int reserve_attempt(struct weft__waiter *waiter)
     return try_reserve(waiter->object);
 }
 
-static int reserve_enter(struct weft__waiter *waiter)
+static int reserve_check(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    (void)batch;
+    return reserve_now(waiter->object);
+}
+
+static int reserve_enlist(struct weft__waiter *waiter)
 {
     weft_chan *chan = waiter->object;
-    weft__lock_acquire(&chan->lock);
-    int rc = reserve_now(chan);
-    if (rc == WEFT__SYNC_WAITS) {
-        waiter->kind = FOR_PERMIT;
-        weft__queue_push(&chan->senders, waiter);
-    }
-    weft__lock_release(&chan->lock);
-    return rc;
+    waiter->kind = FOR_PERMIT;
+    weft__queue_push(&chan->senders, waiter);
+    return WEFT__SYNC_WAITS;
 }
 
 static void give_back(weft_chan *chan, struct weft__batch *batch)
@@ -441,9 +439,12 @@ static const struct weft__sync_ops reserve_ops = {
     .what = "channel, for a permit",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = reserve_attempt,
-    .enter = reserve_enter,
-    .leave = send_leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = reserve_undo,
+    .check = reserve_check,
+    .enlist = reserve_enlist,
+    .unlist = send_unlist,
 };
 
 int weft_chan_reserve(weft_chan *chan, weft_time deadline)

@@ -48,10 +48,9 @@ static int attempt(struct weft__waiter *waiter)
     return weft_event_is_set(waiter->object) ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int enter(struct weft__waiter *waiter)
+static int enlist(struct weft__waiter *waiter)
 {
     struct event *event = waiter->object;
-    weft__lock_acquire(&event->lock);
     uint32_t word = atomic_load_explicit(&event->word, memory_order_acquire);
     while ((word & SET) == 0) {
         if (atomic_compare_exchange_weak_explicit(&event->word, &word, word | QUEUED,
@@ -60,29 +59,28 @@ static int enter(struct weft__waiter *waiter)
             break;
         }
     }
-    weft__lock_release(&event->lock);
     return (word & SET) != 0 ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int leave(struct weft__waiter *waiter, int why)
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     struct event *event = waiter->object;
-    weft__lock_acquire(&event->lock);
+    (void)batch;
     (void)weft__queue_remove(&event->queue, waiter);
     if (event->queue.first == NULL) {
         atomic_fetch_and_explicit(&event->word, ~QUEUED, memory_order_relaxed);
     }
-    weft__lock_release(&event->lock);
-    return why;
 }
 
 static const struct weft__sync_ops wait_ops = {
     .what = "event",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // an event that has happened has happened
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 void weft_event_set(struct weft_event *public_event)

@@ -78,10 +78,9 @@ static int attempt(struct weft__waiter *waiter)
     return try_wait(waiter->object, waiter->want);
 }
 
-static int enter(struct weft__waiter *waiter)
+static int enlist(struct weft__waiter *waiter)
 {
     struct notify *notify = waiter->object;
-    weft__lock_acquire(&notify->lock);
     uint64_t word = atomic_load_explicit(&notify->word, memory_order_relaxed);
     bool goes;
     uint64_t next;
@@ -93,21 +92,18 @@ static int enter(struct weft__waiter *waiter)
     if (!goes) {
         weft__queue_push(&notify->queue, waiter);
     }
-    weft__lock_release(&notify->lock);
     return goes ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int leave(struct weft__waiter *waiter, int why)
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     struct notify *notify = waiter->object;
-    weft__lock_acquire(&notify->lock);
+    (void)batch;
     (void)weft__queue_remove(&notify->queue, waiter);
     if (notify->queue.first == NULL) {
         // Not a store: without waiters others may change the word at any time.
         atomic_fetch_and_explicit(&notify->word, ~QUEUED, memory_order_relaxed);
     }
-    weft__lock_release(&notify->lock);
-    return why;
 }
 
 /// N1, under lock and with QUEUED set: chooses one, or leaves a permit if all have withdrawn.
@@ -196,9 +192,11 @@ static const struct weft__sync_ops wait_ops = {
     .what = "notify",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = undo,
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 WEFT__NOINLINE static int wait_slow(struct notify *notify, struct weft__task *self,

@@ -20,6 +20,8 @@
 //   Q4  Nothing is woken and no foreign code called under the lock.
 //   Q5  The word's QUEUED bit is changed only under the lock and set while the queue is not empty.
 //       Objects say which of their bits change outside of it.
+//   Q6  A case of a select is a waiter whose `main` is the select's: all its cases agree on the state
+//       of that one (src/select). Everybody else is his own.
 //
 // Rejected: committing OPEN to DONE under the lock and collecting whom to wake (an array would bound
 // the batch, and the lock would be taken again for each further one).
@@ -38,6 +40,7 @@ struct weft__waiter {
     struct weft__wait wait; // `next` chains a batch
 
     // Fixed while it waits.
+    struct weft__waiter *main; // whose state is claimed: itself, or that of its select
     const struct weft__sync_ops *ops;
     void *object;
     struct weft__lock *lock; // the object's
@@ -50,9 +53,12 @@ struct weft__waiter {
     weft_waker waker; // a future's, owned while OPEN; {NULL, NULL}: a virtual or a foreign thread
 
     // The waiter's.
-    bool again;      // it was woken once and enters anew
-    uint64_t want;   // the object's own: how much, since which generation
-    weft_time since; // when it began to wait; the mutex's
+    bool again;    // it was woken once and enters anew
+    uint64_t want; // the object's own: how much, since which generation
+    union {
+        weft_time since;             // when it began to wait; the mutex's
+        struct weft__waiter *chosen; // of a select's main: the case; whoever has claimed it
+    };
 };
 
 /// Zeroed means empty.
@@ -103,22 +109,34 @@ static inline void weft__batch_init(struct weft__batch *batch)
     batch->end = &batch->first;
 }
 
+/// Claims the waiter for the batch with `result`; false if it has withdrawn, or if another case of its
+/// select was chosen. The caller knows that the waiter still exists.
+static inline bool weft__waiter_claim(struct weft__waiter *waiter, int64_t result,
+                                      struct weft__batch *batch)
+{
+    struct weft__waiter *main = waiter->main;
+    uint32_t open = WEFT__WAIT_OPEN;
+    if (!atomic_compare_exchange_strong_explicit(&main->wait.state, &open, WEFT__WAIT_CLAIMED,
+                                                 memory_order_relaxed, memory_order_relaxed)) {
+        return false;
+    }
+    if (weft__unlikely(main != waiter)) {
+        main->chosen = waiter;
+    }
+    main->wait.result = result;
+    main->wait.next = NULL;
+    *batch->end = &main->wait;
+    batch->end = &main->wait.next;
+    return true;
+}
+
 /// Takes the waiter out of the queue, and claims it for the batch with `result`; false if it has
 /// withdrawn. Under the lock.
 static inline bool weft__queue_choose(struct weft__queue *queue, struct weft__waiter *waiter,
                                       int64_t result, struct weft__batch *batch)
 {
-    uint32_t open = WEFT__WAIT_OPEN;
     weft__queue_remove(queue, waiter);
-    if (!atomic_compare_exchange_strong_explicit(&waiter->wait.state, &open, WEFT__WAIT_CLAIMED,
-                                                 memory_order_relaxed, memory_order_relaxed)) {
-        return false;
-    }
-    waiter->wait.result = result;
-    waiter->wait.next = NULL;
-    *batch->end = &waiter->wait;
-    batch->end = &waiter->wait.next;
-    return true;
+    return weft__waiter_claim(waiter, result, batch);
 }
 
 /// Chooses all of them.

@@ -83,10 +83,9 @@ static uint64_t permits_of(struct semaphore *semaphore)
     return atomic_load_explicit(&semaphore->word, memory_order_relaxed) / PERMIT;
 }
 
-static int enter(struct weft__waiter *waiter)
+static int enlist(struct weft__waiter *waiter)
 {
     struct semaphore *semaphore = waiter->object;
-    weft__lock_acquire(&semaphore->lock);
     uint64_t word = atomic_load_explicit(&semaphore->word, memory_order_relaxed);
     bool enough;
     uint64_t next;
@@ -98,22 +97,15 @@ static int enter(struct weft__waiter *waiter)
     if (!enough) {
         weft__queue_push(&semaphore->queue, waiter);
     }
-    weft__lock_release(&semaphore->lock);
     return enough ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int leave(struct weft__waiter *waiter, int why)
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     struct semaphore *semaphore = waiter->object;
-    struct weft__batch batch;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&semaphore->lock);
     if (weft__queue_remove(&semaphore->queue, waiter)) {
-        settle(semaphore, permits_of(semaphore), &batch);
+        settle(semaphore, permits_of(semaphore), batch);
     }
-    weft__lock_release(&semaphore->lock);
-    weft__batch_finish(&batch);
-    return why;
 }
 
 static int release_queued(struct semaphore *semaphore, uint64_t count)
@@ -163,9 +155,11 @@ static const struct weft__sync_ops acquire_ops = {
     .what = "semaphore",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = undo,
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 WEFT__NOINLINE static int acquire_slow(struct semaphore *semaphore, uint64_t count,

@@ -134,34 +134,36 @@ static int attempt(struct weft__waiter *waiter)
     return is_cancelled(waiter->object) ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int enter(struct weft__waiter *waiter)
+static int check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    struct token *token = waiter->object;
-    weft__lock_acquire(waiter->lock);
-    bool cancelled = is_cancelled(token);
-    if (!cancelled) {
-        weft__queue_push(&token->queue, waiter);
-    }
-    weft__lock_release(waiter->lock);
-    return cancelled ? 0 : WEFT__SYNC_WAITS;
+    (void)batch;
+    return attempt(waiter);
 }
 
-static int leave(struct weft__waiter *waiter, int why)
+static int enlist(struct weft__waiter *waiter)
 {
     struct token *token = waiter->object;
-    weft__lock_acquire(waiter->lock);
+    weft__queue_push(&token->queue, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    struct token *token = waiter->object;
+    (void)batch;
     (void)weft__queue_remove(&token->queue, waiter);
-    weft__lock_release(waiter->lock);
-    return why;
 }
 
 static const struct weft__sync_ops wait_ops = {
     .what = "token",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // it stays cancelled for everybody
+    .check = check,
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 int weft_token_wait(struct weft_token *public_token, weft_time deadline)

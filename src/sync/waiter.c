@@ -54,6 +54,33 @@ void weft__batch_finish(const struct weft__batch *batch)
     }
 }
 
+int weft__waiter_enter(struct weft__waiter *waiter)
+{
+    const struct weft__sync_ops *ops = waiter->ops;
+    struct weft__lock *lock = waiter->lock;
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(lock);
+    int rc = ops->check != NULL ? ops->check(waiter, &batch) : WEFT__SYNC_WAITS;
+    if (rc == WEFT__SYNC_WAITS) {
+        rc = ops->enlist(waiter);
+    }
+    weft__lock_release(lock);
+    weft__batch_finish(&batch);
+    return rc;
+}
+
+int weft__waiter_leave(struct weft__waiter *waiter, int why)
+{
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    weft__lock_acquire(waiter->lock);
+    waiter->ops->unlist(waiter, &batch);
+    weft__lock_release(waiter->lock);
+    weft__batch_finish(&batch);
+    return why;
+}
+
 // Threads.
 
 /// Somebody who is not a virtual thread wants to wait: may he?

@@ -16,7 +16,7 @@
 /// The result of a waiter that was woken to enter once more.
 #define WEFT__SYNC_AGAIN INT32_MAX
 
-/// How one kind of object is waited for. All but `attempt` take the object's lock.
+/// How one kind of object is waited for. All but `attempt` and the last three take the object's lock.
 struct weft__sync_ops {
     const char *what;
     enum weft__wait_mode mode;
@@ -28,11 +28,28 @@ struct weft__sync_ops {
     int (*leave)(struct weft__waiter *waiter, int why);
     /// Passes on what a future was given that is cancelled now. NULL: then the result stands.
     void (*undo)(struct weft__waiter *waiter);
+
+    // Under the object's lock, which the caller holds, perhaps with others (src/select). Objects
+    // that have these may be cases of a select, and their `enter` and `leave` are those below. Whom
+    // they let go they add to the batch.
+
+    /// Gets it at once: its result, or WAITS. NULL: `enlist` looks, because the object's word changes
+    /// outside of the lock.
+    int (*check)(struct weft__waiter *waiter, struct weft__batch *batch);
+    /// Enqueues the waiter: WAITS; or its result, if it has no `check`.
+    int (*enlist)(struct weft__waiter *waiter);
+    /// Takes the waiter out again, if it is still in.
+    void (*unlist)(struct weft__waiter *waiter, struct weft__batch *batch);
 };
+
+/// `enter` and `leave`, made of these.
+int weft__waiter_enter(struct weft__waiter *waiter);
+int weft__waiter_leave(struct weft__waiter *waiter, int why);
 
 static inline void weft__waiter_init(struct weft__waiter *waiter, const struct weft__sync_ops *ops,
                                      void *object, struct weft__lock *lock)
 {
+    waiter->main = waiter;
     waiter->ops = ops;
     waiter->object = object;
     waiter->lock = lock;
