@@ -9,6 +9,7 @@
 #include "base/node.h"
 #include "sched/driver.h"
 #include "sched/inbox.h"
+#include "sched/offer.h"
 #include "sched/wheel.h"
 #include "task/context.h"
 #include "task/stack.h"
@@ -22,13 +23,6 @@ struct weft__use;
 #define WEFT__CARRIER_RUNNING UINT64_C(0)
 #define WEFT__CARRIER_PARKED UINT64_C(1)
 #define WEFT__CARRIER_SEARCHING UINT64_C(2)
-
-/// Stealable tasks. Stays empty until stealing is switched on; laid out here so that its line is
-/// reserved.
-struct weft__offer {
-    struct weft__lock lock;
-    struct weft__fifo lane; // under lock
-};
 
 /// A function to call on a carrier's thread, sent through its inbox; in the sender's storage.
 struct weft__request {
