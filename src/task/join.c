@@ -16,7 +16,9 @@
 //       with it. Nobody else touches it, so completing is a plain store, and the last touch.
 //   J3  Unlinking sets LOCKED on the head for a few instructions, during which nobody pushes or
 //       takes. Only a joiner that is late does that.
-//   J4  `result` is written before DONE is published and read after DONE was seen, or after the wait
+//   J4  Somebody who does not block (a future, a select) watches: a wait of mode CALL, whose function
+//       the end calls instead of completing it. From then on the wait is that function's.
+//   J5  `result` is written before DONE is published and read after DONE was seen, or after the wait
 //       was completed.
 //
 // The order at the end matters: first the scope learns of a failure (it is still open, because this
@@ -78,6 +80,15 @@ static uintptr_t pushed(uintptr_t head, void *arg)
     return (uintptr_t)wait;
 }
 
+static void complete(struct weft__wait *wait)
+{
+    if (weft__unlikely(wait->mode == WEFT__WAIT_CALL)) {
+        wait->ask(wait); // J4
+    } else {
+        weft__complete(wait, 0);
+    }
+}
+
 static uintptr_t locked(uintptr_t head, void *arg)
 {
     (void)arg;
@@ -92,7 +103,7 @@ static bool close_joiners(struct weft__task *task, struct weft__wait *self)
     while (wait != NULL) {
         struct weft__wait *next = wait->next;
         if (wait != self) {
-            weft__complete(wait, 0);
+            complete(wait);
         }
         wait = next;
     }
@@ -115,14 +126,11 @@ struct joining {
     struct weft__task *task;
 };
 
-/// The deadline has passed. If the wait can still be unlinked it is ours again, and ends as late;
-/// otherwise the end has it in hand.
-static void give_up(struct weft__wait *wait)
+bool weft__task_unwatch(struct weft__task *task, struct weft__wait *wait)
 {
-    struct weft__task *task = weft__container_of(wait, struct joining, wait)->task;
     uintptr_t head = replace_head(task, locked, NULL);
     if (head == CLOSED) {
-        return;
+        return false;
     }
     struct weft__wait *first = to_wait(head);
     struct weft__wait **link = &first;
@@ -131,8 +139,18 @@ static void give_up(struct weft__wait *wait)
     }
     *link = wait->next;
     atomic_store_explicit(&task->joiners, (uintptr_t)first, memory_order_release);
-    wait->result = -ETIMEDOUT;
-    atomic_store_explicit(&wait->state, WEFT__WAIT_DONE, memory_order_relaxed);
+    return true;
+}
+
+/// The deadline has passed. If the wait can still be unlinked it is ours again, and ends as late;
+/// otherwise the end has it in hand.
+static void give_up(struct weft__wait *wait)
+{
+    struct weft__task *task = weft__container_of(wait, struct joining, wait)->task;
+    if (weft__task_unwatch(task, wait)) {
+        wait->result = -ETIMEDOUT;
+        atomic_store_explicit(&wait->state, WEFT__WAIT_DONE, memory_order_relaxed);
+    }
 }
 
 /// Pushes the wait and makes the end look for it. False: the task has ended, and the wait is ours.
@@ -148,6 +166,11 @@ bool weft__task_ended(const struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     return (word & WEFT__WORD_LIFE) == WEFT__WORD_DONE;
+}
+
+bool weft__task_watch(struct weft__task *task, struct weft__wait *wait)
+{
+    return !weft__task_ended(task) && enlist(task, wait);
 }
 
 int weft__task_join(struct weft__task *task, struct weft__task *self, int *result,

@@ -13,6 +13,13 @@ void weft__task_end(struct weft__task *task, struct weft__carrier *carrier);
 int weft__task_join(struct weft__task *task, struct weft__task *self, int *result,
                     weft_time deadline);
 
+/// Has `wait->ask(wait)` called, once, when the task ends, from whatever thread ends it. False: it has
+/// ended already, and nothing is called. The wait has mode CALL. The caller has a reference on `task`.
+bool weft__task_watch(struct weft__task *task, struct weft__wait *wait);
+
+/// Calls that off: true. False: too late, the call is on its way or was made.
+bool weft__task_unwatch(struct weft__task *task, struct weft__wait *wait);
+
 /// Whether the task has ended: its result is valid.
 bool weft__task_ended(const struct weft__task *task);
 

@@ -26,6 +26,7 @@ enum weft__wait_mode {
     WEFT__WAIT_ASK,      ///< both call ask(), once; then the end is awaited
     WEFT__WAIT_ASK_LATE, ///< only the deadline does
     WEFT__WAIT_PASS,     ///< neither; but the waiter looks, and so passes a cancel on to its scopes
+    WEFT__WAIT_CALL,     ///< nobody blocks on it: its end calls ask(), for the last touch (join.h)
 };
 
 struct weft__wait {

@@ -1,4 +1,4 @@
-// join_exit_model.c - joining a task that is about to end (task/join.c, J1 to J3; task/word.h, W4).
+// join_exit_model.c - joining a task that is about to end (task/join.c, J1 to J5; task/word.h, W4).
 //
 // One thread ends the task, others join it with a handle of their own and give that back. Waits
 // stand on the joiners' stacks and die when the join returns. Whoever gives back the last reference
@@ -14,6 +14,7 @@
 #include "mc.h"
 #include "stage.h"
 #include "task/join.h"
+#include "task/wait.h"
 #include "task/word.h"
 
 enum { RESULT = 7, JOINERS = 2 };
@@ -23,6 +24,7 @@ static struct stage_actor actor;
 static int outcomes[JOINERS];
 static int frees;
 static _Atomic int is_passed_on;
+static _Atomic uint32_t called[JOINERS]; // watchers
 
 static void free_block(struct weft__task *freed, struct weft__carrier *carrier)
 {
@@ -92,6 +94,50 @@ static void task_may_be_late(void *unused)
     join(&actor.task, 1, 10);
 }
 
+// J4. The wait is on the watcher's stack: he leaves when the call was called off, or has come.
+struct watching {
+    struct weft__wait wait;
+    int watcher;
+};
+
+static void has_ended(struct weft__wait *wait)
+{
+    int watcher = weft__container_of(wait, struct watching, wait)->watcher;
+    uint32_t before = atomic_exchange_explicit(&called[watcher], 1, memory_order_release);
+    mc_assert(before == 0); // looked at: see stage_sync.c
+    mc_event_set(&called[watcher]);
+}
+
+static __attribute__((noinline)) void watch(int watcher, bool gives_up)
+{
+    struct watching watching = { .watcher = watcher };
+    weft__wait_init(&watching.wait, NULL, WEFT__WAIT_CALL, "watch");
+    watching.wait.ask = has_ended;
+    bool watches = weft__task_watch(&task, &watching.wait);
+    if (watches && gives_up && weft__task_unwatch(&task, &watching.wait)) {
+        outcomes[watcher] = -ECANCELED;
+        return;
+    }
+    while (watches && atomic_exchange_explicit(&called[watcher], 0, memory_order_acquire) == 0) {
+        mc_event_wait(&called[watcher]);
+    }
+    mc_assert(task.result == RESULT);
+}
+
+static void watches(void *unused)
+{
+    (void)unused;
+    watch(0, false);
+    weft__task_release(&task, NULL);
+}
+
+static void watches_and_gives_up(void *unused)
+{
+    (void)unused;
+    watch(1, true);
+    weft__task_release(&task, NULL);
+}
+
 static void joins_with_passed_handle(void *unused)
 {
     (void)unused;
@@ -119,6 +165,8 @@ static void start(void (*first)(void *), void (*second)(void *), void (*third)(v
     weft__word_init(&task, 1 + handles, 0);
     outcomes[0] = outcomes[1] = frees = 0;
     atomic_init(&is_passed_on, 0);
+    atomic_init(&called[0], 0);
+    atomic_init(&called[1], 0);
     mc_name(&task, sizeof task, "task");
     mc_name(&task.word, sizeof task.word, "word");
     mc_name(&task.joiners, sizeof task.joiners, "joiners");
@@ -156,6 +204,16 @@ static void two_late(void)
     start(end, foreign_may_be_late, another_may_be_late);
 }
 
+static void one_watcher(void)
+{
+    start(end, watches_and_gives_up, NULL);
+}
+
+static void two_watchers(void)
+{
+    start(end, watches, watches_and_gives_up);
+}
+
 static void passed_on(void)
 {
     start(pass_handle_and_end, foreign_joins, joins_with_passed_handle);
@@ -173,5 +231,7 @@ const struct mc_model mc_models[] = {
     { .name = "join_two_joiners", .setup = two_joiners, .check = check },
     { .name = "join_passed_on", .setup = passed_on, .check = check, .never_spurious = 1 },
     { .name = "join_two_late", .setup = two_late, .check = check, .never_spurious = 1 },
+    { .name = "join_one_watcher", .setup = one_watcher, .check = check },
+    { .name = "join_two_watchers", .setup = two_watchers, .check = check, .never_spurious = 1 },
     { .name = NULL },
 };
