@@ -25,5 +25,6 @@
 #include <weft/time.h>
 #include <weft/unix.h>
 #include <weft/token.h>
+#include <weft/topology.h>
 
 #endif

@@ -44,6 +44,13 @@ enum weft_io {
     WEFT_IO_EPOLL,
 };
 
+/// Whether carriers are kept on CPUs; see weft/topology.h.
+enum weft_topology {
+    WEFT_TOPOLOGY_AUTO = 0, ///< only if `cpus` says where
+    WEFT_TOPOLOGY_OFF,
+    WEFT_TOPOLOGY_ON,
+};
+
 /// Settings of a runtime. Initialise with WEFT_OPTIONS_INIT or weft_options_init(). A field left at
 /// zero takes its environment variable, and without one its default. Bad values, in the struct or
 /// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
@@ -63,7 +70,10 @@ struct weft_options {
     size_t receive_buffer_bytes; ///< WEFT_RECV_KB: 1..1024, a power of two; 16 KiB
     int receive_buffers;  ///< WEFT_RECV_BUFFERS: 8..32768 for each carrier, a power of two; 256
     int blocking_threads; ///< WEFT_BLOCKING_THREADS: 1..100000; most threads in the pool; 512
-    weft_time blocking_idle_ns; ///< WEFT_BLOCKING_IDLE_MS: 0..3600000; then an idle one ends; 10 s
+    weft_time blocking_idle_ns;  ///< WEFT_BLOCKING_IDLE_MS: 0..3600000; then an idle one ends; 10 s
+    enum weft_topology topology; ///< WEFT_TOPOLOGY: auto, off, on; keep carriers on CPUs; auto
+    const char *cpus;            ///< WEFT_CPUS: borrowed; lists of CPUs, a semicolon between
+                                 ///< clusters, like "0-3;4-7"; default: what the machine has
     enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
@@ -73,7 +83,7 @@ struct weft_options {
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
-            (enum weft_log_level)0, NULL, NULL, NULL, NULL                                         \
+            WEFT_TOPOLOGY_AUTO, NULL, (enum weft_log_level)0, NULL, NULL, NULL, NULL               \
     }
 
 /// Fills `options` with "everything by default".

@@ -34,6 +34,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/sys.h"
+#include "sched/cpus.h"
 
 #define THREAD_NAME_BYTES 16 // the kernel's limit
 
@@ -46,6 +47,7 @@ struct worker {
 
 struct weft__blocking {
     struct weft__blocking_config config; // fixed
+    const struct weft__cpu_set *cpus;    // fixed; NULL: those of whoever makes a thread
 
     pthread_mutex_t lock;
     // Under lock.
@@ -175,6 +177,9 @@ static void *worker_main(void *arg)
 {
     struct weft__blocking *pool = arg;
     char name[THREAD_NAME_BYTES];
+    if (pool->cpus != NULL) {
+        (void)weft__cpus_keep_on(pool->cpus);
+    }
     pthread_mutex_lock(&pool->lock);
     pool->coming--;
     (void)snprintf(name, sizeof name, "blocking-%u", pool->named++);
@@ -275,6 +280,11 @@ int weft__blocking_create(struct weft__blocking **out, const struct weft__blocki
     pthread_cond_init(&pool->empty, NULL);
     *out = pool;
     return 0;
+}
+
+void weft__blocking_keep_on(struct weft__blocking *pool, const struct weft__cpu_set *cpus)
+{
+    pool->cpus = cpus;
 }
 
 void weft__blocking_drain(struct weft__blocking *pool)

@@ -32,6 +32,10 @@ int weft__blocking_send(void *pool, struct weft__job *job);
 /// Takes the job back if it has not begun: `struct weft__offload`'s recall. Any thread.
 bool weft__blocking_recall(void *pool, struct weft__job *job);
 
+/// Lets the pool's threads run on these CPUs, whoever makes them: a carrier that is pinned would pass
+/// its own CPU on. Before the first job; the set outlives the pool.
+void weft__blocking_keep_on(struct weft__blocking *pool, const struct weft__cpu_set *cpus);
+
 void weft__blocking_stats(struct weft__blocking *pool, struct weft_blocking_stats *stats);
 
 /// weft__blocking_send() to the pool of a crew, from whatever thread this is: looks whether the crew may

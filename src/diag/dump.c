@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <weft/topology.h>
+
 #include "base/sys.h"
 #include "base/text.h"
 #include "runtime/runtime.h"
@@ -98,8 +100,11 @@ static void describe(const struct weft__task *task, const struct weft__task *blo
         if (task->line != 0) {
             (void)snprintf(line, sizeof line, ":%d", task->line);
         }
-        used += (size_t)snprintf(text + used, size - used, " carrier %d, spawned at %s%s",
-                                 task->home->number, base_name(task->file), line);
+        char carrier[WEFT_CARRIER_NAME_BYTES];
+        weft__carrier_name(task->home, carrier, sizeof carrier);
+        carrier[strlen("carrier")] = task->home->crew->topology.count > 0 ? '-' : ' ';
+        used += (size_t)snprintf(text + used, size - used, " %s, spawned at %s%s", carrier,
+                                 base_name(task->file), line);
     }
     if (used < size && task->stack_low != NULL) {
         const char *high = (const char *)(block + 1);

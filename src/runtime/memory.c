@@ -45,9 +45,15 @@ static int init_crew(struct weft__runtime *runtime)
     if (crew->carriers == NULL) {
         return -ENOMEM;
     }
+    crew->clusters = weft__alloc(options->allocator, (size_t)crew->count * sizeof *crew->clusters,
+                                 _Alignof(struct weft__cluster));
+    if (crew->clusters == NULL) {
+        return -ENOMEM;
+    }
     for (int i = 0; i < crew->count; i++) {
         init_carrier(&crew->carriers[i], runtime, i);
     }
+    weft__crew_seat(crew, NULL);
     struct weft__stack_config config = {
         .allocator = options->allocator,
         .provider = options->stack_provider,
@@ -78,6 +84,15 @@ destroy_stacks:
     return rc;
 }
 
+static void free_carriers(struct weft__runtime *runtime)
+{
+    const struct weft_allocator *allocator = runtime->options.allocator;
+    struct weft__crew *crew = &runtime->crew;
+    weft__topology_fini(&crew->topology);
+    weft__free(allocator, crew->clusters, (size_t)crew->count * sizeof *crew->clusters);
+    weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);
+}
+
 int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *resolved,
                         const struct weft__log *log, const struct weft__driver *driver)
 {
@@ -92,8 +107,7 @@ int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *r
     runtime->driver = driver;
     int rc = init_crew(runtime);
     if (rc < 0) {
-        weft__free(resolved->allocator, runtime->crew.carriers,
-                   (size_t)runtime->crew.count * sizeof(struct weft__carrier));
+        free_carriers(runtime);
         weft__free(resolved->allocator, runtime, sizeof *runtime);
         return rc;
     }
@@ -133,6 +147,6 @@ void weft__runtime_free(struct weft__runtime *runtime)
     weft__descriptors_fini(crew);
     weft__blocks_fini(&crew->blocks);
     weft__stack_pool_destroy(crew->stacks);
-    weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);
+    free_carriers(runtime);
     weft__free(allocator, runtime, sizeof *runtime);
 }

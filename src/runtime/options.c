@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "sched/cpus.h"
+#include "sched/topology.h"
 #include "task/stack.h"
 
 #define DEFAULT_CARRIERS 0 // asks for weft__cpus_usable()
+#define MOST_CARRIERS 1024
 
 /// How the value is stored in struct weft_options.
-enum storage { STORED_INT, STORED_U64 };
+enum storage { STORED_INT, STORED_U64, STORED_TEXT };
 
 struct row {
     const char *field;
@@ -29,6 +31,7 @@ struct row {
 };
 
 static const char *const io_choices[] = { "auto", "uring", "epoll", NULL };
+static const char *const topology_choices[] = { "auto", "off", "on", NULL };
 static const char *const log_choices[] = { "", "error", "warn", "info", "debug", NULL };
 
 #define ROW(name, env, store, per, least, most, deflt, names, pow2)                                \
@@ -38,7 +41,7 @@ static const char *const log_choices[] = { "", "error", "warn", "info", "debug",
     }
 
 static const struct row rows[] = {
-    ROW(carriers, "WEFT_CARRIERS", STORED_INT, 1, 1, 1024, DEFAULT_CARRIERS, NULL, false),
+    ROW(carriers, "WEFT_CARRIERS", STORED_INT, 1, 1, MOST_CARRIERS, DEFAULT_CARRIERS, NULL, false),
     ROW(io, "WEFT_IO", STORED_INT, 1, 0, 2, WEFT_IO_AUTO, io_choices, false),
     ROW(quantum_ns, "WEFT_QUANTUM_US", STORED_U64, WEFT_US, 1, 1000000, 50, NULL, false),
     ROW(idle_spin_ns, "WEFT_SPIN_US", STORED_U64, WEFT_US, 0, 1000000, 0, NULL, false),
@@ -57,6 +60,9 @@ static const struct row rows[] = {
     ROW(blocking_threads, "WEFT_BLOCKING_THREADS", STORED_INT, 1, 1, 100000, 512, NULL, false),
     ROW(blocking_idle_ns, "WEFT_BLOCKING_IDLE_MS", STORED_U64, WEFT_MS, 0, 3600000, 10000, NULL,
         false),
+    ROW(topology, "WEFT_TOPOLOGY", STORED_INT, 1, 0, 2, WEFT_TOPOLOGY_AUTO, topology_choices,
+        false),
+    ROW(cpus, "WEFT_CPUS", STORED_TEXT, 1, 0, 0, 0, NULL, false),
     ROW(log_level, "WEFT_LOG", STORED_INT, 1, 1, 4, WEFT_LOG_WARN, log_choices, false),
 };
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "stack_size_bytes is stored as 64 bits");
@@ -167,9 +173,26 @@ static int check_given(const struct weft_options *options, const struct row *row
     return -EINVAL;
 }
 
+/// What a text has to look like is checked by those who use it.
+static void resolve_text(struct weft_options *options, const struct row *row)
+{
+    char *at = (char *)options + row->offset;
+    const char *text;
+    memcpy(&text, at, sizeof text);
+    if (text == NULL) {
+        text = getenv(row->variable);
+        text = text != NULL && text[0] != '\0' ? text : NULL;
+        memcpy(at, &text, sizeof text);
+    }
+}
+
 static int resolve_row(struct weft_options *options, const struct row *row,
                        const struct weft__log *log)
 {
+    if (row->storage == STORED_TEXT) {
+        resolve_text(options, row);
+        return 0;
+    }
     if (load(options, row) != 0) {
         return check_given(options, row, log);
     }
@@ -197,6 +220,26 @@ static int check_hooks(const struct weft_options *options, const struct weft__lo
     return 0;
 }
 
+/// How many carriers there are by default: one for each CPU of the map.
+static int check_map(struct weft_options *options, const struct weft__log *log, bool given)
+{
+    struct weft__topology topology;
+    int rc = weft__topology_parse(&topology, options->allocator, options->cpus, NULL);
+    if (rc == -EINVAL) {
+        weft__log(log, WEFT_LOG_ERROR, "options", "%s\"%.64s\" is not allowed: %s",
+                  given ? "weft_options.cpus (WEFT_CPUS) = " : "WEFT_CPUS=", options->cpus,
+                  topology.note);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (options->carriers == DEFAULT_CARRIERS && options->topology != WEFT_TOPOLOGY_OFF) {
+        options->carriers = topology.count < MOST_CARRIERS ? topology.count : MOST_CARRIERS;
+    }
+    weft__topology_fini(&topology);
+    return 0;
+}
+
 void weft_options_init(struct weft_options *options)
 {
     *options = (struct weft_options)WEFT_OPTIONS_INIT;
@@ -221,6 +264,9 @@ int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
     int rc = check_hooks(resolved, log);
     for (size_t i = 0; i < WEFT__ARRAY_LEN(rows) && rc == 0; i++) {
         rc = resolve_row(resolved, &rows[i], log);
+    }
+    if (rc == 0 && resolved->cpus != NULL) {
+        rc = check_map(resolved, log, options != NULL && options->cpus != NULL);
     }
     if (rc < 0) {
         return rc;

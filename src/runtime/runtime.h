@@ -16,9 +16,12 @@ struct weft__runtime {
     struct weft__log log;
     const struct weft__driver *driver;
 
+    struct weft__cpu_set allowed; // what carriers are pinned inside of, if they are
+
     // Starting: carriers report here one by one.
     _Atomic uint32_t reported;
     _Atomic int start_error;
+    _Atomic bool pin_failed; // logged once
 
     // Shutting down: written by whoever begins it, before the carriers are asked.
     weft_time force_at;
@@ -41,6 +44,16 @@ int weft__runtime_alloc(struct weft__runtime **runtime, const struct weft_option
 
 /// Frees the memory. Tasks whose handles are still out keep theirs: then a warning is logged.
 void weft__runtime_free(struct weft__runtime *runtime);
+
+// seats.c
+
+/// Puts the carriers on CPUs, if the options say so. `root` is "" or a test's; `allowed` has the CPUs
+/// that may be used, NULL: it is a simulation, and nobody is pinned. -EINVAL after having logged why.
+int weft__runtime_seat(struct weft__runtime *runtime, const char *root,
+                       const struct weft__cpu_set *allowed);
+
+/// Keeps the calling thread where its carrier is seated. If that fails it floats.
+void weft__carrier_pin(struct weft__carrier *carrier);
 
 // registry.c: all runtimes of the process, for dumps, and what a fork leaves of them.
 

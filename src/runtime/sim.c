@@ -352,6 +352,9 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
     resolved.allocator = sim->heap != NULL ? &sim->heap->allocator : NULL;
     rc = sim->heap == NULL ? -ENOMEM
                            : weft__runtime_alloc(&sim->runtime, &resolved, &log, &weft__sim_driver);
+    if (rc == 0) {
+        rc = weft__runtime_seat(sim->runtime, "", NULL);
+    }
     if (rc < 0) {
         if (sim->heap != NULL) {
             weft__sim_heap_destroy(sim->heap, true);

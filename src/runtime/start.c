@@ -10,6 +10,7 @@
 #include "io/io.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"
+#include "sched/cpus.h"
 #include "sched/park.h"
 #include "task/guard.h"
 #include "task/overflow.h"
@@ -51,6 +52,7 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
     char name[THREAD_NAME_BYTES];
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
+    weft__carrier_pin(carrier); // before it touches memory: that is then near
     block_sigpipe();
     (void)weft__sys_sharpen_timers(); // where that is forbidden, timers are a little later
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
@@ -155,6 +157,13 @@ static int choose_driver(const struct weft__driver **driver, const struct weft_o
     return rc;
 }
 
+static int seat_carriers(struct weft__runtime *runtime)
+{
+    struct weft__cpu_set allowed;
+    (void)weft__cpus_allowed(&allowed); // an empty set, then: carriers float
+    return weft__runtime_seat(runtime, "", &allowed);
+}
+
 int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
 {
     struct weft_options resolved;
@@ -177,6 +186,11 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
     rc = weft__runtime_alloc(&runtime, &resolved, &log, driver);
     if (rc < 0) {
         weft__log(&log, WEFT_LOG_ERROR, "runtime", "cannot be made: %s", strerror(-rc));
+        return rc;
+    }
+    rc = seat_carriers(runtime);
+    if (rc < 0) {
+        weft__runtime_free(runtime);
         return rc;
     }
     weft__registry_add(runtime);

@@ -74,6 +74,9 @@ struct weft__carrier {
 
     // Fixed once the carrier runs; anyone may read.
     int number;
+    int cluster; // in crew->clusters
+    int cpu;     // kept on this one; -1: it floats, in its cluster if that has CPUs of its own
+    int node;    // NUMA; -1: unknown
     struct weft__crew *crew;
     const struct weft__driver *driver;
     void *driver_state;

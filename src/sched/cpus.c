@@ -18,6 +18,11 @@ int weft__cpus_allowed(struct weft__cpu_set *set)
     return rc < 0 ? rc : 0;
 }
 
+int weft__cpus_keep_on(const struct weft__cpu_set *set)
+{
+    return weft__sys_set_affinity((const cpu_set_t *)(const void *)set->words, sizeof set->words);
+}
+
 static int affinity_count(void)
 {
     struct weft__cpu_set set;

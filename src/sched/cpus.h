@@ -8,6 +8,9 @@
 /// The affinity mask. -EINVAL or what the kernel says: then the set is empty.
 int weft__cpus_allowed(struct weft__cpu_set *set);
 
+/// Keeps the calling thread on these CPUs.
+int weft__cpus_keep_on(const struct weft__cpu_set *set);
+
 /// The cgroup's quota in CPUs, rounded up; INT_MAX without one.
 int weft__cpus_quota(const char *root);
 

@@ -7,8 +7,39 @@
 #include "sched/crew.h"
 
 #include <sched.h>
+#include <stdio.h>
 
 #include "sched/park.h"
+
+void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats)
+{
+    static const struct weft__seat anywhere = { -1, 0, -1 };
+    crew->cluster_count = 0;
+    for (int i = 0; i < crew->count; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        const struct weft__seat *seat = seats != NULL ? &seats[i] : &anywhere;
+        carrier->cluster = seat->cluster;
+        carrier->cpu = seat->cpu;
+        carrier->node = seat->node;
+        struct weft__cluster *cluster = &crew->clusters[seat->cluster];
+        if (seat->cluster == crew->cluster_count) {
+            *cluster = (struct weft__cluster){ .first = i };
+            crew->cluster_count++;
+        }
+        cluster->count++;
+    }
+}
+
+void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t size_bytes)
+{
+    int used = snprintf(name, size_bytes, "carrier-%d", carrier->number);
+    if (carrier->crew->topology.count > 0 && used > 0 && (size_t)used < size_bytes) {
+        used += snprintf(name + used, size_bytes - (size_t)used, "-cluster%d", carrier->cluster);
+    }
+    if (carrier->cpu >= 0 && used > 0 && (size_t)used < size_bytes) {
+        (void)snprintf(name + used, size_bytes - (size_t)used, "-core%d", carrier->cpu);
+    }
+}
 
 uint64_t weft__crew_live(struct weft__crew *crew)
 {

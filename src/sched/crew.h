@@ -3,6 +3,7 @@
 #define WEFT_SCHED_CREW_H
 
 #include "sched/carrier.h"
+#include "sched/topology.h"
 #include "task/blocks.h"
 #include "task/scope.h"
 
@@ -14,11 +15,20 @@ struct weft__descriptors {
     uint32_t count;
 };
 
+/// Carriers that share a last-level cache: number `first` and those that follow.
+struct weft__cluster {
+    int first;
+    int count;
+};
+
 struct weft__crew {
     // Fixed once the carriers run.
     struct weft__carrier *carriers;
     int count;
-    struct weft_scheduler sched; // the locality policy
+    struct weft__cluster *clusters; // room for `count`; without a topology one has all carriers
+    int cluster_count;
+    struct weft__topology topology; // no CPUs: all carriers float
+    struct weft_scheduler sched;    // the locality policy
     struct weft__stack_pool *stacks;
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
@@ -46,6 +56,13 @@ struct weft__crew {
     _Atomic uint32_t endings;
     _Atomic uint32_t acknowledged; // carriers that have seen that it has begun
 };
+
+/// Puts carriers where `seats` says, one for each of them; NULL: they all float, in one cluster.
+void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats);
+
+/// "carrier-1-cluster0-core3", "carrier-1-cluster0" or "carrier-1": what is known of its place. The
+/// core is the CPU's number. Longer than the 15 characters that a thread's name may have.
+void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t size_bytes);
 
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.
 uint64_t weft__crew_live(struct weft__crew *crew);

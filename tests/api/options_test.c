@@ -19,8 +19,8 @@ static struct weft_options quiet(void)
 static void clear_environment(void)
 {
     static const char *const variables[] = {
-        "WEFT_CARRIERS", "WEFT_IO",       "WEFT_QUANTUM_US",  "WEFT_SPIN_US",
-        "WEFT_GRACE_MS", "WEFT_STACK_KB", "WEFT_STACK_CACHE", "WEFT_LOG",
+        "WEFT_CARRIERS", "WEFT_IO",          "WEFT_QUANTUM_US", "WEFT_SPIN_US",  "WEFT_GRACE_MS",
+        "WEFT_STACK_KB", "WEFT_STACK_CACHE", "WEFT_LOG",        "WEFT_TOPOLOGY", "WEFT_CPUS",
     };
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         unsetenv(variables[i]);
@@ -67,6 +67,7 @@ static const struct variable variables[] = {
       { "1", "1024", "1000000" },
       { "0", "1000001", "-1", "4294967297", "all" },
       "1..1000000" },
+    { "WEFT_TOPOLOGY", { "auto", "off", "on" }, { "yes", "ON", "1", "pin" }, "auto, off, on" },
     { "WEFT_LOG",
       { "error", "warn", "info", "debug" },
       { "none", "WARN", "2", "warning" },
@@ -169,6 +170,8 @@ TEST(every_field_refuses_bad_values)
     REFUSED(stack_size_bytes, (size_t)2 << 30, "2147483648");
     REFUSED(stack_cache, -1, "1..1000000");
     REFUSED(stack_cache, 1000001, "1000001");
+    REFUSED(topology, (enum weft_topology)3, "auto, off, on");
+    REFUSED(cpus, "0-3,x", "character 5");
     REFUSED(log_level, (enum weft_log_level)5, "error, warn, info, debug");
     REFUSED(log_level, (enum weft_log_level) - 1, "WEFT_LOG");
 }
