@@ -6,14 +6,17 @@
 #include <weft/barrier.h>
 #include <weft/base.h>
 #include <weft/blocking.h>
+#include <weft/broadcast.h>
 #include <weft/chan.h>
 #include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/io.h>
+#include <weft/mailbox.h>
 #include <weft/mutex.h>
 #include <weft/net.h>
 #include <weft/notify.h>
 #include <weft/once.h>
+#include <weft/oneshot.h>
 #include <weft/runtime.h>
 #include <weft/rwlock.h>
 #include <weft/scope.h>
@@ -26,5 +29,6 @@
 #include <weft/unix.h>
 #include <weft/token.h>
 #include <weft/topology.h>
+#include <weft/watch.h>
 
 #endif

@@ -1,0 +1,206 @@
+// oneshot_model.c - one value, and who gives up first (chan/oneshot.c, O1 to O4).
+//
+// The oneshot and its storage are the receiver's and freed as soon as it knows that the sender is
+// done with them: because it has the value, or because the sender has said so.
+//
+// Sources: chan/oneshot.c sync/waiter.c task/wait.c task/run.c
+// Headers: sync/queue.h base/lock.h
+// With: stage.c stage_actor.c stage_lock.c stage_sync.c
+// Flags: -DWEFT_TINY=1
+#include <errno.h>
+
+#include <weft/oneshot.h>
+
+#include "mc.h"
+#include "stage_sync.h"
+
+struct question {
+    struct weft_oneshot oneshot;
+    uint64_t storage;
+};
+
+static struct question *question;
+static struct stage_wakeup wakeup;
+static int written;        // plain: what the value stands for
+static int sent, received; // what the calls have returned
+static _Atomic int users;
+
+static __attribute__((noinline)) void end(void)
+{
+    mc_assert(weft_oneshot_fini(&question->oneshot) == 0);
+    mc_free(question);
+}
+
+static void leave(void)
+{
+    if (atomic_fetch_sub_explicit(&users, 1, memory_order_acq_rel) == 1) {
+        end();
+    }
+}
+
+static __attribute__((noinline)) int send_value(void)
+{
+    uint64_t value = 7;
+    written = 1;
+    return weft_oneshot_send(&question->oneshot, &value);
+}
+
+static __attribute__((noinline)) int receive_value(weft_time deadline)
+{
+    uint64_t value = 0;
+    int rc = weft_oneshot_recv(&value, &question->oneshot, deadline);
+    mc_assert((rc == 0) == (value == 7));
+    if (rc == 0) {
+        mc_assert(written == 1);
+    }
+    return rc;
+}
+
+static void send_once(void *unused)
+{
+    (void)unused;
+    mc_assert(send_value() == 0);
+}
+
+// Who has the value knows that the sender is done (O4).
+static void receive_and_free(void *unused)
+{
+    (void)unused;
+    mc_assert(receive_value(WEFT_FOREVER) == 0);
+    end();
+}
+
+static void await_and_free(void *unused)
+{
+    (void)unused;
+    struct weft_sync_future f;
+    uint64_t value = 0;
+    weft_waker waker = stage_sync_waker(&wakeup);
+    weft_oneshot_recv_future(&f, &value, &question->oneshot);
+    while (f.future.poll(&f.future, &waker) == WEFT_PENDING) {
+        stage_sync_sleep(&wakeup);
+    }
+    mc_assert(f.future.result == 0 && value == 7 && written == 1);
+    end();
+}
+
+static void send_against_close(void *unused)
+{
+    (void)unused;
+    sent = send_value();
+    mc_assert(sent == 0 || sent == -EPIPE);
+    leave();
+}
+
+static void receive_or_close(void *unused)
+{
+    (void)unused;
+    received = receive_value(10);
+    if (received == -ETIMEDOUT) {
+        weft_oneshot_close(&question->oneshot);
+        received = receive_value(WEFT_FOREVER); // sent before the close, or never
+    }
+    mc_assert(received == 0 || received == -EPIPE);
+    leave();
+}
+
+static void give_up_sending(void *unused)
+{
+    (void)unused;
+    weft_oneshot_close(&question->oneshot);
+    leave();
+}
+
+static void receive_nothing(void *unused)
+{
+    (void)unused;
+    mc_assert(receive_value(WEFT_FOREVER) == -EPIPE);
+    leave();
+}
+
+static void wait_until_received(void *unused)
+{
+    (void)unused;
+    mc_assert(send_value() == 0);
+    mc_assert(weft_oneshot_wait_closed(&question->oneshot, WEFT_FOREVER) == 0);
+    leave();
+}
+
+static void receive_one(void *unused)
+{
+    (void)unused;
+    mc_assert(receive_value(WEFT_FOREVER) == 0);
+    leave();
+}
+
+static void reset(int count)
+{
+    stage_sync_init();
+    question = mc_alloc(sizeof *question);
+    weft_oneshot_init(&question->oneshot, &question->storage, sizeof question->storage);
+    atomic_init(&wakeup.woken, 0);
+    atomic_init(&users, count);
+    written = sent = received = 0;
+    mc_name(question, sizeof *question, "oneshot");
+}
+
+static void plain(void)
+{
+    reset(2);
+    stage_sync_thread(send_once, NULL);
+    stage_sync_thread(receive_and_free, NULL);
+}
+
+static void foreign(void)
+{
+    reset(2);
+    stage_sync_thread(send_once, NULL);
+    mc_thread(receive_and_free, NULL);
+}
+
+static void future(void)
+{
+    reset(2);
+    stage_sync_thread(send_once, NULL);
+    mc_thread(await_and_free, NULL);
+}
+
+static void late(void)
+{
+    reset(2);
+    stage_sync_thread(send_against_close, NULL);
+    stage_sync_thread(receive_or_close, NULL);
+}
+
+static void given_up(void)
+{
+    reset(2);
+    stage_sync_thread(give_up_sending, NULL);
+    stage_sync_thread(receive_nothing, NULL);
+}
+
+static void watched(void)
+{
+    reset(2);
+    stage_sync_thread(wait_until_received, NULL);
+    stage_sync_thread(receive_one, NULL);
+}
+
+static void check_agree(void)
+{
+    mc_assert(sent == received);
+}
+
+static void check(void)
+{
+}
+
+const struct mc_model mc_models[] = {
+    { .name = "oneshot", .setup = plain, .check = check },
+    { .name = "oneshot_foreign", .setup = foreign, .check = check },
+    { .name = "oneshot_future", .setup = future, .check = check },
+    { .name = "oneshot_late", .setup = late, .check = check_agree },
+    { .name = "oneshot_given_up", .setup = given_up, .check = check },
+    { .name = "oneshot_watched", .setup = watched, .check = check },
+    { .name = NULL },
+};
