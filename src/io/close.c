@@ -23,10 +23,12 @@
 //   F4  While GOING the number may belong to the old file, to none or to a new one: calls wait for a
 //       moment rather than refuse what is perhaps the new file.
 //   F5  A call of several ops is listed from its beginning to its end (io/hold.h), not op by op.
+//   F6  The word carries one thing besides itself: what came before close(2) was over, from the closer
+//       that stores 0 to whoever uses or closes the number next. All else goes by inbox.
 //
 // Carriers are asked one after another, so that the closer needs no memory for it; nearly always there
 // is one, its own. Plain close(2) goes past all this: its caller must know that nobody is inside.
-// Locks: none. Checked by: tests/api/close_test.c.
+// Locks: none. Checked by: tests/model/close_model.c, tests/api/close_test.c.
 #include <errno.h>
 #include <sys/resource.h>
 
@@ -91,7 +93,7 @@ int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd)
 {
     uint64_t users = atomic_fetch_or_explicit(&carrier->crew->descriptors.users[fd],
                                               WEFT__FD_CARRIER(carrier->number),
-                                              memory_order_acq_rel);
+                                              memory_order_acquire);
     if ((users & WEFT__FD_CLOSING) != 0) {
         return -EBADF;
     }
@@ -164,7 +166,7 @@ static bool begin(_Atomic uint64_t *entry, uint64_t *users, struct weft__task *t
             weft__host_yield(task);
             *users = atomic_load_explicit(entry, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(entry, users, *users | WEFT__FD_CLOSING,
-                                                         memory_order_acq_rel,
+                                                         memory_order_acquire,
                                                          memory_order_relaxed)) {
             return true;
         }
@@ -197,7 +199,7 @@ int weft_close(int fd)
     }
     struct weft__carrier *carrier = task->home;
     if (entry != NULL) {
-        atomic_store_explicit(entry, WEFT__FD_GOING, memory_order_release);
+        atomic_store_explicit(entry, WEFT__FD_GOING, memory_order_relaxed);
     }
     int rc = carrier->driver->sockets->close(carrier->driver_state, fd);
     if (entry != NULL) {

@@ -10,6 +10,8 @@
 //       `finished`. The inbox's release and acquire carry the result.
 //   J2  A push comes before its kick, and a kick ends the wait that could miss it (io/token.h).
 //   J3  close() takes back what has not begun and sleeps until jobs_out is 0.
+//
+// Locks: none. Checked by: tests/model/kick_epoll_model.c.
 #include "io/epoll.h"
 
 #include <errno.h>
@@ -31,7 +33,7 @@ static void run(struct weft__job *base)
     if (weft__token_raise(&e->token)) {
         weft__event_signal(e->event_fd);
     }
-    if (atomic_fetch_sub_explicit(&e->jobs_out, 1, memory_order_acq_rel) == (CLOSING | 1)) {
+    if (atomic_fetch_sub_explicit(&e->jobs_out, 1, memory_order_release) == (CLOSING | 1)) {
         weft__futex_wake(&e->jobs_out, 1);
     }
 }
@@ -116,10 +118,10 @@ static void recall_all(struct weft__epoll *e)
 
 void weft__epoll_await_jobs(struct weft__epoll *e)
 {
-    if (atomic_load_explicit(&e->jobs_out, memory_order_acquire) != 0) {
+    if (atomic_load_explicit(&e->jobs_out, memory_order_relaxed) != 0) {
         recall_all(e);
     }
-    uint32_t out = atomic_fetch_or_explicit(&e->jobs_out, CLOSING, memory_order_acq_rel) | CLOSING;
+    uint32_t out = atomic_fetch_or_explicit(&e->jobs_out, CLOSING, memory_order_acquire) | CLOSING;
     while (out != CLOSING) {
         (void)weft__futex_wait(&e->jobs_out, out, WEFT_FOREVER);
         out = atomic_load_explicit(&e->jobs_out, memory_order_acquire);
