@@ -8,6 +8,7 @@
 #include <weft/blocking.h>
 #include <weft/broadcast.h>
 #include <weft/chan.h>
+#include <weft/combine.h>
 #include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/io.h>

@@ -95,6 +95,22 @@ struct weft_future {
 WEFT_API void weft_future_init(struct weft_future *future, weft_poll_fn poll,
                                weft_cancel_fn cancel);
 
+/// Polls a future: how the owner of one drives it. The library polls with this, too, and so notices
+/// who polls a future that was READY (an assertion).
+///
+/// Call from:  any thread, one at a time.
+WEFT_API enum weft_poll weft_future_poll(struct weft_future *future, weft_waker *waker);
+
+/// Asks the future to end soon, if it was not asked before; then poll it until READY, beginning at
+/// once: a future need not wake because of a cancel.
+///
+/// Call from:  whoever polls it.
+WEFT_API void weft_future_cancel(struct weft_future *future);
+
+/// Says that the storage is about to go. A future that weft_future_poll() has begun and not seen
+/// READY is still in use, by a carrier or by the kernel: that is an assertion.
+WEFT_API void weft_future_fini(const struct weft_future *future);
+
 /// Runs a future as a task of its own, in the runtime's root scope. The storage stays the caller's
 /// and must live until the task has ended. Joining gives `result` (cut to int). `task` may be NULL
 /// for a detached one. `attr->stack_size_bytes` is ignored; futures are always migratable.
@@ -117,12 +133,14 @@ WEFT_API WEFT_MUST_CHECK int weft_spawn_future_at(weft_task **task, struct weft_
 ///             -ETIMEDOUT; -EPERM outside a virtual thread (the future was not polled)
 WEFT_API int64_t weft_await(struct weft_future *future, weft_time deadline);
 
-/// Leaf future for time; embed it, caller-owned, opaque.
+/// Leaf future for time; caller-owned. Embed it, or await or spawn `&sleep.future`. Must stay in place
+/// from the first poll until READY.
 struct weft_sleep {
-    uint64_t opaque[24];
+    struct weft_future future;
+    uint64_t opaque[20];
 };
 
-/// Prepares a sleep until `when`.
+/// Prepares a sleep until `when`: READY with 0, -ECANCELED, or the error of weft_sleep_result().
 WEFT_API void weft_sleep_init(struct weft_sleep *sleep, weft_time when);
 
 /// READY once `when` has come, or once it was cancelled: see weft_sleep_result(). From a foreign

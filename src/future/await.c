@@ -4,7 +4,6 @@
 #include <weft/future.h>
 
 #include "sched/carrier.h"
-#include "task/future.h"
 #include "task/host.h"
 #include "task/scope.h"
 #include "task/waker.h"
@@ -70,12 +69,12 @@ int64_t weft_await(struct weft_future *future, weft_time deadline)
     weft__charge(task);
     weft_waker waker = weft__waker_borrowed(task);
     int why = 0;
-    while (future->poll(future, &waker) == WEFT_PENDING) {
+    while (weft_future_poll(future, &waker) == WEFT_PENDING) {
         set_waits_for(task, "future");
         if (why != 0) {
             weft__host_park(task, WEFT_FOREVER);
         } else if ((why = park(task, deadline)) != 0) {
-            weft__future_cancel(future);
+            weft_future_cancel(future);
         }
         set_waits_for(task, NULL);
     }

@@ -2,21 +2,33 @@
 #include <errno.h>
 
 #include "base/assert.h"
-#include "task/future.h"
 #include "task/scope.h"
 #include "task/waker.h"
 
-/// weft_future.opaque
-#define FUTURE_CANCELLED UINT64_C(1)
+/// weft_future.opaque; whoever polls it writes them.
+#define FUTURE_CANCELLED UINT64_C(1) ///< it was asked to end
+#define FUTURE_BEGUN UINT64_C(2)     ///< it was polled
+#define FUTURE_READY UINT64_C(4)
 
 void weft_future_init(struct weft_future *future, weft_poll_fn poll, weft_cancel_fn cancel)
 {
     *future = (struct weft_future){ .poll = poll, .cancel = cancel };
 }
 
-void weft__future_cancel(struct weft_future *future)
+enum weft_poll weft_future_poll(struct weft_future *future, weft_waker *waker)
 {
-    if ((future->opaque & FUTURE_CANCELLED) == 0) {
+    weft_assert((future->opaque & FUTURE_READY) == 0 && "a future was polled after it was READY");
+    future->opaque |= FUTURE_BEGUN;
+    enum weft_poll poll = future->poll(future, waker);
+    if (poll == WEFT_READY) {
+        future->opaque |= FUTURE_READY;
+    }
+    return poll;
+}
+
+void weft_future_cancel(struct weft_future *future)
+{
+    if ((future->opaque & (FUTURE_CANCELLED | FUTURE_READY)) == 0) {
         future->opaque |= FUTURE_CANCELLED;
         if (future->cancel != NULL) {
             future->cancel(future);
@@ -24,15 +36,21 @@ void weft__future_cancel(struct weft_future *future)
     }
 }
 
+void weft_future_fini(const struct weft_future *future)
+{
+    weft_assert((future->opaque & (FUTURE_BEGUN | FUTURE_READY)) != FUTURE_BEGUN &&
+                "the storage of a pending future was given up");
+}
+
 /// Cancel is a request: the future learns of it once and is polled on to its end.
 void weft__future_poll(struct weft__task *task)
 {
     struct weft_future *future = task->arg;
     if (weft__scope_cancelled(task)) {
-        weft__future_cancel(future);
+        weft_future_cancel(future);
     }
     weft_waker waker = weft__waker_borrowed(task);
-    if (future->poll(future, &waker) == WEFT_PENDING) {
+    if (weft_future_poll(future, &waker) == WEFT_PENDING) {
         task->verdict = WEFT__PARKED;
         return;
     }

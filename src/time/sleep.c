@@ -13,12 +13,12 @@
 enum phase { FRESH, ARMED, READY };
 
 struct sleep {
+    struct weft_future future; // its result is set when READY
     struct weft__user_timer timer;
     weft_time when;
     struct weft__lock lock;
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
-    int error;        // why it could not be armed
     bool fired;       // under lock
     weft_waker waker; // under lock; owned while ARMED and not fired
 };
@@ -27,11 +27,6 @@ _Static_assert(sizeof(struct sleep) <= sizeof(struct weft_sleep), "public size")
 static struct sleep *of(struct weft_sleep *sleep)
 {
     return (struct sleep *)(void *)sleep;
-}
-
-void weft_sleep_init(struct weft_sleep *sleep, weft_time when)
-{
-    *of(sleep) = (struct sleep){ .when = when };
 }
 
 static void timer_fired(void *arg)
@@ -50,18 +45,22 @@ static void timer_fired(void *arg)
     weft_waker_wake(&waker);
 }
 
+static enum weft_poll ready(struct sleep *sleep, int error)
+{
+    sleep->future.result = sleep->cancelled ? -ECANCELED : error;
+    sleep->phase = READY;
+    return WEFT_READY;
+}
+
 static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
 {
     if (sleep->cancelled || sleep->when <= weft_now()) {
-        sleep->phase = READY;
-        return WEFT_READY;
+        return ready(sleep, 0);
     }
     struct weft__carrier *self = weft__carrier_self();
     struct weft__carrier *carrier = self != NULL ? self : weft__default_carrier();
     if (carrier == NULL) { // a foreign thread, and no default runtime: the log says why
-        sleep->error = -EAGAIN;
-        sleep->phase = READY;
-        return WEFT_READY;
+        return ready(sleep, -EAGAIN);
     }
     sleep->phase = ARMED;
     weft_waker_clone(&sleep->waker, waker);
@@ -90,8 +89,7 @@ static enum weft_poll look(struct sleep *sleep, const weft_waker *waker)
     if (old.vtable != NULL) {
         weft_waker_drop(&old);
     }
-    sleep->phase = fired ? READY : ARMED;
-    return fired ? WEFT_READY : WEFT_PENDING;
+    return fired ? ready(sleep, 0) : WEFT_PENDING;
 }
 
 enum weft_poll weft_sleep_poll(struct weft_sleep *public_sleep, weft_waker *waker)
@@ -105,8 +103,31 @@ enum weft_poll weft_sleep_poll(struct weft_sleep *public_sleep, weft_waker *wake
     return WEFT_READY;
 }
 
-/// Only the timer ends an armed sleep, so that nothing has to be waited for here: it is brought
-/// forward to now. Under the lock, so that it cannot fire between the look and the request.
+/// On the timer's own carrier: nothing can fire meanwhile.
+static void end_here(struct sleep *sleep)
+{
+    weft_waker waker = { NULL, NULL };
+    weft__lock_acquire(&sleep->lock);
+    if (!sleep->fired) {
+        (void)weft__user_timer_stop(&sleep->timer, sleep->timer.carrier, NULL);
+        sleep->fired = true;
+        waker = sleep->waker;
+    }
+    weft__lock_release(&sleep->lock);
+    weft_waker_wake(&waker);
+}
+
+/// From elsewhere only the timer ends an armed sleep, so that nothing has to be waited for here: it
+/// is brought forward to now. Under the lock, so that it cannot fire between the look and the request.
+static void end_there(struct sleep *sleep, struct weft__carrier *self)
+{
+    weft__lock_acquire(&sleep->lock);
+    if (!sleep->fired) {
+        weft__user_timer_set(&sleep->timer, 1, self);
+    }
+    weft__lock_release(&sleep->lock);
+}
+
 void weft_sleep_cancel(struct weft_sleep *public_sleep)
 {
     struct sleep *sleep = of(public_sleep);
@@ -115,16 +136,31 @@ void weft_sleep_cancel(struct weft_sleep *public_sleep)
     }
     sleep->cancelled = true;
     if (sleep->phase == ARMED) {
-        weft__lock_acquire(&sleep->lock);
-        if (!sleep->fired) {
-            weft__user_timer_set(&sleep->timer, 1, weft__carrier_self());
+        struct weft__carrier *self = weft__carrier_self();
+        if (self == sleep->timer.carrier) {
+            end_here(sleep);
+        } else {
+            end_there(sleep, self);
         }
-        weft__lock_release(&sleep->lock);
     }
 }
 
 int weft_sleep_result(const struct weft_sleep *sleep)
 {
-    const struct sleep *ours = (const struct sleep *)(const void *)sleep;
-    return ours->cancelled ? -ECANCELED : ours->error;
+    return (int)sleep->future.result;
+}
+
+static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
+{
+    return weft_sleep_poll(weft__container_of(future, struct weft_sleep, future), waker);
+}
+
+static void cancel(struct weft_future *future)
+{
+    weft_sleep_cancel(weft__container_of(future, struct weft_sleep, future));
+}
+
+void weft_sleep_init(struct weft_sleep *sleep, weft_time when)
+{
+    *of(sleep) = (struct sleep){ .future = { .poll = poll, .cancel = cancel }, .when = when };
 }
