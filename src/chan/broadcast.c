@@ -219,39 +219,39 @@ static int attempt(struct weft__waiter *waiter)
     return try_recv(item_of(waiter), waiter->object);
 }
 
-static int enter(struct weft__waiter *waiter)
+static int check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    struct receiver *receiver = waiter->object;
-    weft_broadcast *broadcast = receiver->broadcast;
-    weft__lock_acquire(&broadcast->lock);
-    int rc = recv_now(receiver, item_of(waiter));
-    if (rc == WEFT__SYNC_WAITS) {
-        receiver->waits = true;
-        weft__queue_push(&broadcast->waiting, waiter);
-    }
-    weft__lock_release(&broadcast->lock);
-    return rc;
+    (void)batch;
+    return recv_now(waiter->object, item_of(waiter));
 }
 
-static int leave(struct weft__waiter *waiter, int why)
+static int enlist(struct weft__waiter *waiter)
 {
     struct receiver *receiver = waiter->object;
-    weft_broadcast *broadcast = receiver->broadcast;
-    weft__lock_acquire(&broadcast->lock);
-    if (weft__queue_remove(&broadcast->waiting, waiter)) {
+    receiver->waits = true;
+    weft__queue_push(&receiver->broadcast->waiting, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    struct receiver *receiver = waiter->object;
+    (void)batch;
+    if (weft__queue_remove(&receiver->broadcast->waiting, waiter)) {
         receiver->waits = false;
     }
-    weft__lock_release(&broadcast->lock);
-    return why;
 }
 
 static const struct weft__sync_ops recv_ops = {
     .what = "broadcast",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // the item is where the caller wanted it
+    .check = check,
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 int weft_broadcast_recv(void *item, struct weft_broadcast_receiver *receiver, weft_time deadline)

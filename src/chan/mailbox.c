@@ -271,26 +271,30 @@ static inline void receiving_end(weft_mailbox *mailbox)
 }
 
 /// M3: to the next segment.
-WEFT__NOINLINE static void next_segment(weft_mailbox *mailbox)
+WEFT__NOINLINE static void next_segment(weft_mailbox *mailbox, bool locked)
 {
     struct segment *emptied = mailbox->head;
     mailbox->head = emptied->next;
     mailbox->head_at = 0;
-    weft__lock_acquire(&mailbox->lock);
+    if (!locked) {
+        weft__lock_acquire(&mailbox->lock);
+    }
     bool keep = mailbox->spares_used < SPARES_MOST;
     if (keep) {
         emptied->next = mailbox->spares;
         mailbox->spares = emptied;
         mailbox->spares_used++;
     }
-    weft__lock_release(&mailbox->lock);
+    if (!locked) {
+        weft__lock_release(&mailbox->lock);
+    }
     if (!keep) {
         weft__free(NULL, emptied, segment_bytes(mailbox));
     }
 }
 
-/// Takes the oldest item, if there is one.
-static inline bool take(weft_mailbox *mailbox, void *item)
+/// Takes the oldest item, if there is one. With or without the lock.
+static inline bool take(weft_mailbox *mailbox, void *item, bool locked)
 {
     uint64_t taken = atomic_load_explicit(&mailbox->taken, memory_order_relaxed);
     if (taken == mailbox->known) {
@@ -300,7 +304,7 @@ static inline bool take(weft_mailbox *mailbox, void *item)
         }
     }
     if (weft__unlikely(mailbox->head_at == mailbox->per_segment)) {
-        next_segment(mailbox);
+        next_segment(mailbox, locked);
     }
     copy_item(mailbox, item, mailbox->head->items + mailbox->head_at * mailbox->item_bytes);
     mailbox->head_at++;
@@ -308,32 +312,31 @@ static inline bool take(weft_mailbox *mailbox, void *item)
     return true;
 }
 
-/// It has found nothing: what that means, WAITS if it may wait. `waiter`, if not NULL, waits then.
-static int nothing(weft_mailbox *mailbox, struct weft__waiter *waiter)
+/// The receiver has found nothing: what that means, or WAITS. Under lock.
+static int why_nothing(weft_mailbox *mailbox)
 {
-    int rc = WEFT__SYNC_WAITS;
-    weft__lock_acquire(&mailbox->lock);
     if (mailbox->receivers.first != NULL) {
-        rc = -EBUSY;
-    } else if (atomic_load_explicit(&mailbox->sent, memory_order_relaxed) != mailbox->known) {
-        rc = -EAGAIN; // M4
-    } else if (mailbox->closed) {
-        rc = -EPIPE;
-    } else if (waiter != NULL) {
-        weft__queue_push(&mailbox->receivers, waiter);
+        return -EBUSY;
     }
-    weft__lock_release(&mailbox->lock);
-    return rc;
+    if (atomic_load_explicit(&mailbox->sent, memory_order_relaxed) != mailbox->known) {
+        return -EAGAIN; // since it has looked
+    }
+    return mailbox->closed ? -EPIPE : WEFT__SYNC_WAITS;
 }
 
-static inline int recv_now(void *item, weft_mailbox *mailbox, struct weft__waiter *waiter)
+static inline int recv_now(void *item, weft_mailbox *mailbox)
 {
     int rc;
     if (weft__unlikely(!receiving_begin(mailbox))) {
         return -EBUSY;
     }
     do {
-        rc = take(mailbox, item) ? 0 : nothing(mailbox, waiter);
+        rc = 0;
+        if (!take(mailbox, item, false)) {
+            weft__lock_acquire(&mailbox->lock);
+            rc = why_nothing(mailbox);
+            weft__lock_release(&mailbox->lock);
+        }
     } while (rc == -EAGAIN);
     receiving_end(mailbox);
     return rc;
@@ -341,30 +344,46 @@ static inline int recv_now(void *item, weft_mailbox *mailbox, struct weft__waite
 
 static int attempt(struct weft__waiter *waiter)
 {
-    return recv_now(item_of(waiter), waiter->object, NULL);
+    return recv_now(item_of(waiter), waiter->object);
 }
 
-static int enter(struct weft__waiter *waiter)
-{
-    return recv_now(item_of(waiter), waiter->object, waiter);
-}
-
-static int leave(struct weft__waiter *waiter, int why)
+/// M4: under the lock nothing is sent.
+static int check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     weft_mailbox *mailbox = waiter->object;
-    weft__lock_acquire(&mailbox->lock);
+    (void)batch;
+    if (!receiving_begin(mailbox)) {
+        return -EBUSY;
+    }
+    int rc = take(mailbox, item_of(waiter), true) ? 0 : why_nothing(mailbox);
+    receiving_end(mailbox);
+    return rc;
+}
+
+static int enlist(struct weft__waiter *waiter)
+{
+    weft_mailbox *mailbox = waiter->object;
+    weft__queue_push(&mailbox->receivers, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    weft_mailbox *mailbox = waiter->object;
+    (void)batch;
     (void)weft__queue_remove(&mailbox->receivers, waiter);
-    weft__lock_release(&mailbox->lock);
-    return why;
 }
 
 static const struct weft__sync_ops recv_ops = {
     .what = "mailbox",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // the item would be lost, or out of order
+    .check = check,
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 WEFT__NOINLINE static int wait(void *item, weft_mailbox *mailbox, struct weft__task *self,
@@ -381,14 +400,14 @@ int weft_mailbox_recv(void *item, weft_mailbox *mailbox, weft_time deadline)
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
     if (rc == 0) {
-        rc = recv_now(item, mailbox, NULL);
+        rc = recv_now(item, mailbox);
     }
     return rc != WEFT__SYNC_WAITS ? rc : wait(item, mailbox, self, deadline);
 }
 
 int weft_mailbox_try_recv(void *item, weft_mailbox *mailbox)
 {
-    int rc = recv_now(item, mailbox, NULL);
+    int rc = recv_now(item, mailbox);
     return rc != WEFT__SYNC_WAITS ? rc : -EAGAIN;
 }
 

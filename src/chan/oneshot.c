@@ -148,42 +148,35 @@ static int recv_attempt(struct weft__waiter *waiter)
     return try_recv(value_of(waiter), waiter->object);
 }
 
-static int recv_enter(struct weft__waiter *waiter)
+static int recv_check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    struct oneshot *oneshot = waiter->object;
-    struct weft__batch batch;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&oneshot->lock);
-    int rc = recv_now(oneshot, value_of(waiter), &batch);
-    if (rc == WEFT__SYNC_WAITS) {
-        weft__queue_push(&oneshot->receivers, waiter);
-    }
-    finish(oneshot, &batch);
-    return rc;
+    return recv_now(waiter->object, value_of(waiter), batch);
 }
 
-static int leave(struct oneshot *oneshot, struct weft__queue *queue, struct weft__waiter *waiter,
-                 int why)
-{
-    weft__lock_acquire(&oneshot->lock);
-    (void)weft__queue_remove(queue, waiter);
-    weft__lock_release(&oneshot->lock);
-    return why;
-}
-
-static int recv_leave(struct weft__waiter *waiter, int why)
+static int recv_enlist(struct weft__waiter *waiter)
 {
     struct oneshot *oneshot = waiter->object;
-    return leave(oneshot, &oneshot->receivers, waiter, why);
+    weft__queue_push(&oneshot->receivers, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void recv_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    struct oneshot *oneshot = waiter->object;
+    (void)batch;
+    (void)weft__queue_remove(&oneshot->receivers, waiter);
 }
 
 static const struct weft__sync_ops recv_ops = {
     .what = "oneshot",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = recv_attempt,
-    .enter = recv_enter,
-    .leave = recv_leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // the value is where the caller wanted it
+    .check = recv_check,
+    .enlist = recv_enlist,
+    .unlist = recv_unlist,
 };
 
 int weft_oneshot_recv(void *value, struct weft_oneshot *oneshot, weft_time deadline)
@@ -218,11 +211,17 @@ void weft_oneshot_recv_future(struct weft_sync_future *future, void *value,
 
 // Watching: a sender that wants to know whether it works for nothing.
 
+/// Under lock.
+static bool is_closed(const struct oneshot *oneshot)
+{
+    return oneshot->closed || oneshot->state == TAKEN;
+}
+
 bool weft_oneshot_is_closed(struct weft_oneshot *public_oneshot)
 {
     struct oneshot *oneshot = of(public_oneshot);
     weft__lock_acquire(&oneshot->lock);
-    bool closed = oneshot->closed || oneshot->state == TAKEN;
+    bool closed = is_closed(oneshot);
     weft__lock_release(&oneshot->lock);
     return closed;
 }
@@ -232,31 +231,36 @@ static int watch_attempt(struct weft__waiter *waiter)
     return weft_oneshot_is_closed(waiter->object) ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int watch_enter(struct weft__waiter *waiter)
+static int watch_check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    struct oneshot *oneshot = waiter->object;
-    weft__lock_acquire(&oneshot->lock);
-    bool closed = oneshot->closed || oneshot->state == TAKEN;
-    if (!closed) {
-        weft__queue_push(&oneshot->watchers, waiter);
-    }
-    weft__lock_release(&oneshot->lock);
-    return closed ? 0 : WEFT__SYNC_WAITS;
+    (void)batch;
+    return is_closed(waiter->object) ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int watch_leave(struct weft__waiter *waiter, int why)
+static int watch_enlist(struct weft__waiter *waiter)
 {
     struct oneshot *oneshot = waiter->object;
-    return leave(oneshot, &oneshot->watchers, waiter, why);
+    weft__queue_push(&oneshot->watchers, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void watch_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    struct oneshot *oneshot = waiter->object;
+    (void)batch;
+    (void)weft__queue_remove(&oneshot->watchers, waiter);
 }
 
 static const struct weft__sync_ops watch_ops = {
     .what = "oneshot, to be closed",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = watch_attempt,
-    .enter = watch_enter,
-    .leave = watch_leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // it was not given anything
+    .check = watch_check,
+    .enlist = watch_enlist,
+    .unlist = watch_unlist,
 };
 
 int weft_oneshot_wait_closed(struct weft_oneshot *oneshot, weft_time deadline)

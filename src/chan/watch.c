@@ -218,38 +218,40 @@ static int attempt(struct weft__waiter *waiter)
     return weft_watch_generation(waiter->object) != waiter->want ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int enter(struct weft__waiter *waiter)
+static int check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     weft_watch *watch = waiter->object;
-    int rc = WEFT__SYNC_WAITS;
-    weft__lock_acquire(&watch->lock);
+    (void)batch;
     if (atomic_load_explicit(&watch->generation, memory_order_relaxed) != waiter->want) {
-        rc = 0;
-    } else if (watch->closed) {
-        rc = -EPIPE;
-    } else {
-        weft__queue_push(&watch->waiting, waiter);
+        return 0;
     }
-    weft__lock_release(&watch->lock);
-    return rc;
+    return watch->closed ? -EPIPE : WEFT__SYNC_WAITS;
 }
 
-static int leave(struct weft__waiter *waiter, int why)
+static int enlist(struct weft__waiter *waiter)
 {
     weft_watch *watch = waiter->object;
-    weft__lock_acquire(&watch->lock);
+    weft__queue_push(&watch->waiting, waiter);
+    return WEFT__SYNC_WAITS;
+}
+
+static void unlist(struct weft__waiter *waiter, struct weft__batch *batch)
+{
+    weft_watch *watch = waiter->object;
+    (void)batch;
     (void)weft__queue_remove(&watch->waiting, waiter);
-    weft__lock_release(&watch->lock);
-    return why;
 }
 
 static const struct weft__sync_ops wait_ops = {
     .what = "watch",
     .mode = WEFT__WAIT_WITHDRAW,
     .attempt = attempt,
-    .enter = enter,
-    .leave = leave,
+    .enter = weft__waiter_enter,
+    .leave = weft__waiter_leave,
     .undo = NULL, // it was not given anything
+    .check = check,
+    .enlist = enlist,
+    .unlist = unlist,
 };
 
 int weft_watch_wait(weft_watch *watch, uint64_t seen, weft_time deadline)
