@@ -201,11 +201,19 @@ struct weft_conn_limits {
     size_t zero_copy_bytes; ///< references from this size on are sent without a copy; never. Worth
                             ///< it on a network card for some 100 KiB, never over loopback
     weft_time linger_ns;    ///< how long closing waits for queued bytes to be sent; 5 s
+    weft_time discard_ns;   ///< how long a closed connection still drops what its peer sends; 2 s
+    size_t discard_bytes;   ///< and how much of it; 16 MiB
 };
 WEFT_API void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limits *limits);
 
 /// Sends what is queued (for at most the linger time), closes and frees. NULL is fine. A task
 /// that waits in it gets -EBADF; nobody may use it afterwards.
+///
+/// If a TCP peer was answered and has sent more than was read, closing at once would reset the
+/// connection, and the peer might never see the end of the answer. Then the socket is shut for writing
+/// and stays open in the background: what the peer sends is dropped until it closes, too, or the
+/// `discard` limits are reached. The caller does not wait for that; a runtime that ends does, for a
+/// moment.
 ///
 /// Call from:  a virtual thread on its carrier. Never a cancellation point.
 /// Returns:    0; what went wrong with bytes still queued, -ETIMEDOUT if they were not sent in time,

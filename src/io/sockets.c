@@ -2,6 +2,7 @@
 #include "io/sockets.h"
 
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/sys.h"
@@ -57,6 +58,14 @@ static int peer_address(void *state, int fd, struct sockaddr *addr, uint32_t *si
     return answer(getpeername(fd, addr, size));
 }
 
+static int count_unread(void *state, int fd)
+{
+    (void)state;
+    int bytes = 0;
+    int rc = ioctl(fd, FIONREAD, &bytes);
+    return rc < 0 ? -errno : bytes;
+}
+
 static int set_option(void *state, int fd, int level, int name, const void *value, uint32_t size)
 {
     (void)state;
@@ -95,8 +104,8 @@ static int close_it(void *state, int fd)
 
 #define COMMON                                                                                     \
     .bind = bind_to, .listen = listen_on, .local = local_address, .peer = peer_address,            \
-    .set = set_option, .get = get_option, .shutdown = shut_down, .receive_many = receive_many,     \
-    .send_many = send_many, .close = close_it
+    .set = set_option, .get = get_option, .shutdown = shut_down, .unread = count_unread,           \
+    .receive_many = receive_many, .send_many = send_many, .close = close_it
 
 const struct weft__sockets weft__sockets_blocking = {
     .socket = make_blocking,

@@ -16,6 +16,8 @@
 /// Never: over loopback sending without a copy costs more at every size (docs/design/connections.md).
 #define DEFAULT_ZERO_COPY_BYTES ((size_t)WEFT__SIZED(SIZE_MAX, 64))
 #define DEFAULT_LINGER_NS (5 * WEFT_S)
+#define DEFAULT_DISCARD_NS (2 * WEFT_S)
+#define DEFAULT_DISCARD_BYTES ((size_t)16 << 20)
 
 int weft__conn_make(struct weft__conn **out, struct weft__carrier *carrier, int fd, uint8_t kind)
 {
@@ -32,6 +34,8 @@ int weft__conn_make(struct weft__conn **out, struct weft__carrier *carrier, int 
     conn->output_limit = DEFAULT_OUTPUT_BYTES;
     conn->zero_copy_limit = DEFAULT_ZERO_COPY_BYTES;
     conn->linger_ns = DEFAULT_LINGER_NS;
+    conn->discard_ns = DEFAULT_DISCARD_NS;
+    conn->discard_limit = DEFAULT_DISCARD_BYTES;
     weft__conn_in_init(conn);
     weft__conn_out_init(conn);
     return 0;
@@ -119,8 +123,7 @@ void weft__conn_let_go(struct weft__conn *conn)
     weft__free(carrier->crew->allocator, conn, sizeof *conn);
 }
 
-/// Nothing is waited for here: ops that are in flight end later, and so do tasks inside.
-static void shut(struct weft__conn *conn)
+void weft__conn_shut(struct weft__conn *conn)
 {
     conn->closed = true;
     conn->carrier->lingering++;
@@ -170,7 +173,9 @@ int weft_conn_close(weft_conn *conn)
     evict(conn);
     rc = linger(conn, task);
     conn->inside--;
-    shut(conn);
+    if (rc != 0 || !weft__conn_drain(conn)) {
+        weft__conn_shut(conn);
+    }
     return rc;
 }
 
@@ -200,7 +205,7 @@ int weft_conn_abort(weft_conn *conn)
         weft__conn_wake(&conn->closer);
     } else {
         evict(conn);
-        shut(conn);
+        weft__conn_shut(conn);
     }
     return 0;
 }
@@ -291,6 +296,9 @@ void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limits *limits
     conn->zero_copy_limit = limits->zero_copy_bytes != 0 ? limits->zero_copy_bytes
                                                          : DEFAULT_ZERO_COPY_BYTES;
     conn->linger_ns = limits->linger_ns != 0 ? limits->linger_ns : DEFAULT_LINGER_NS;
+    conn->discard_ns = limits->discard_ns != 0 ? limits->discard_ns : DEFAULT_DISCARD_NS;
+    conn->discard_limit = limits->discard_bytes != 0 ? limits->discard_bytes
+                                                     : DEFAULT_DISCARD_BYTES;
 }
 
 int weft_conn_fd(const weft_conn *conn)

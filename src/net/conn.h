@@ -12,6 +12,7 @@
 //   N3  `armed` and `sends` say which ops the driver owns, `inside` how many tasks are in the middle of
 //       a call. The memory of a connection is freed by whoever is the last of these to go after it
 //       was closed. A task inside looks at `closing` after each park or yield.
+//       One that drains (conn_drain.c) is not closed yet.
 //   N4  A release function is called exactly once for each reference that was queued, after the
 //       kernel has let go of the bytes.
 #ifndef WEFT_NET_CONN_H
@@ -59,9 +60,12 @@ struct weft__conn {
     bool finished; // our side was shut for writing
     bool closing;  // nobody enters any more, those inside leave with -EBADF
     bool aborted;  // and what is queued need not be sent
+    bool draining; // on its way to be closed: what comes is dropped (conn_drain.c)
     bool closed;   // the socket is gone: what remains is to free it
     bool reading;  // a task is inside a call that reads
+    bool midway;   // and has taken bytes that it will not have if the connection is closed now
     bool sending;  // the send op is in flight
+    bool wrote;    // something was ever queued
     uint8_t first_piece, pieces_held;
     uint16_t sends;  // send ops in flight, zero-copy ones included
     uint32_t inside; // tasks inside a call, parked or about to run
@@ -85,6 +89,12 @@ struct weft__conn {
 
     size_t frame_limit, output_limit, zero_copy_limit;
     weft_time linger_ns;
+
+    // Draining.
+    size_t discarded, discard_limit; // bytes
+    weft_time discard_ns;
+    struct weft__timer late;
+    struct weft__flush hurry; // in carrier->drains
 };
 
 // conn.c
@@ -114,8 +124,21 @@ int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct w
 /// Frees a closed connection if the driver has let go of it and nobody is inside.
 void weft__conn_let_go(struct weft__conn *conn);
 
+/// Closes the socket. Nothing is waited for: ops that are in flight end later, and so do tasks inside.
+void weft__conn_shut(struct weft__conn *conn);
+
+// conn_drain.c
+
+/// For a connection that is being closed and has sent everything. True: it may not be closed yet; it
+/// will be, and freed, without further ado. False: close it.
+bool weft__conn_drain(struct weft__conn *conn);
+/// The receive op of one that drains has had a result. Nothing may be touched afterwards.
+void weft__conn_drain_on(struct weft__conn *conn);
+
 // conn_in.c
 
+/// Has the driver receive, unless it does or there will never be anything.
+void weft__conn_in_arm(struct weft__conn *conn);
 void weft__conn_in_init(struct weft__conn *conn);
 /// Gives back what was received. The receive op may still be in flight.
 void weft__conn_in_fini(struct weft__conn *conn);

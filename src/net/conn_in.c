@@ -30,6 +30,7 @@ static void give_buffer(struct weft__conn *conn, uint16_t number)
 static void keep(struct weft__conn *conn, uint16_t number, uint32_t size)
 {
     if (conn->closing || conn->read_error != 0) { // nothing may follow a gap
+        conn->discarded += size;
         give_buffer(conn, number);
         return;
     }
@@ -66,13 +67,14 @@ static void received(struct weft__op *op)
     take(conn, op);
     if (conn->closed) {
         weft__conn_let_go(conn);
+    } else if (conn->draining) {
+        weft__conn_drain_on(conn);
     } else {
         weft__conn_wake(&conn->reader);
     }
 }
 
-/// Has the driver receive, unless it does or there will never be anything.
-static void arm(struct weft__conn *conn)
+void weft__conn_in_arm(struct weft__conn *conn)
 {
     if (conn->armed || conn->ended || conn->read_error != 0) {
         return;
@@ -139,7 +141,7 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
         if (conn->ended || conn->read_error != 0) {
             return last_words(conn, in->size);
         }
-        arm(conn);
+        weft__conn_in_arm(conn);
         if (conn->armed) {
             rc = wait_for_more(conn, task, deadline);
         } // else it came at once
@@ -153,7 +155,7 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
 static int glance(struct weft__conn *conn, struct weft_slice *in)
 {
     if (!lend(conn, in, 1)) {
-        arm(conn);
+        weft__conn_in_arm(conn);
     }
     if (lend(conn, in, 1)) {
         return as_count(in->size);
@@ -281,6 +283,7 @@ static int64_t read_all(struct weft__conn *conn, struct weft__task *task, char *
 {
     size_t done = copy_out(conn, data, size);
     while (done < size) {
+        conn->midway = done > 0;
         int64_t more = read_more(conn, task, data + done, size - done, deadline);
         if (more <= 0) {
             return done > 0 ? (int64_t)done : more;
@@ -302,6 +305,6 @@ int64_t weft_conn_read_into(weft_conn *conn, void *data, size_t size, weft_time 
     }
     conn->reading = true;
     int64_t got = read_all(conn, task, data, size, deadline);
-    conn->reading = false;
+    conn->reading = conn->midway = false;
     return weft__conn_leave(conn, got);
 }

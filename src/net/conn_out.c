@@ -274,6 +274,7 @@ static int admit(struct weft__conn *conn, struct weft__task *task, weft_time dea
 
 static void enqueue(struct weft__conn *conn, struct weft__chunk *chunk)
 {
+    conn->wrote = true;
     if (conn->out_last == NULL) {
         conn->out = chunk;
     } else {

@@ -28,6 +28,8 @@
 #define MAX_CARRIERS 64
 #define DEFAULT_GRACE (10 * WEFT_S)
 #define MILLION 1000000u
+/// What was closed and is not yet free gets this time at least.
+#define LEAST_SETTLING_NS (1 * WEFT_S)
 /// A step costs its carrier up to so much virtual time.
 #define STEP_COST_NS 2048
 /// Virtual time starts here, so that 0 stays a time in the past.
@@ -46,6 +48,7 @@ struct sim {
     bool main_ended;
     int main_result;
     weft_time grace_end;
+    weft_time settle_end; // when what is still lingering is left alone; 0: tasks are left
     struct weft__cxx callers_cxx;
 };
 
@@ -178,12 +181,32 @@ static bool lingers(const struct sim *sim)
     return false;
 }
 
+/// The last task has ended: carriers that would stop tell what lingers to hurry.
+static void begin_to_settle(struct sim *sim)
+{
+    if (sim->settle_end != 0) {
+        return;
+    }
+    weft_time least = weft__sim_later(&sim->clock, LEAST_SETTLING_NS);
+    sim->settle_end = sim->grace_end > least ? sim->grace_end : least;
+    for (int i = 0; i < sim->runtime->crew.count; i++) {
+        struct weft__carrier *carrier = &sim->runtime->crew.carriers[i];
+        if (carrier->drains != NULL) {
+            weft__carrier_hurry(carrier);
+            sim->carriers[i].kicked = true; // it slept until something later
+        }
+    }
+}
+
 static int loop(struct sim *sim)
 {
     for (;;) {
         watch_main(sim);
         bool over = sim->main_ended && weft__crew_live(&sim->runtime->crew) == 0;
-        if (over && (!lingers(sim) || sim->clock.now > sim->grace_end)) {
+        if (over) {
+            begin_to_settle(sim);
+        }
+        if (over && (!lingers(sim) || sim->clock.now > sim->settle_end)) {
             return sim->main_result;
         }
         int rc = over ? 0 : check_limits(sim);

@@ -2,6 +2,7 @@
 #include "runtime/sim_socket.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 
 #include "runtime/sim_ops.h"
@@ -247,6 +248,15 @@ static int sim_shutdown(void *state, int fd, int how)
     return rc;
 }
 
+static int sim_unread(void *state, int fd)
+{
+    const struct weft__sim_socket *socket = weft__sim_of_fd(net_of(state), fd);
+    if (socket == NULL) {
+        return weft__sim_bad_fd(fd);
+    }
+    return socket->queued < INT_MAX ? (int)socket->queued : INT_MAX;
+}
+
 /// Tries one message after the other without waiting. How many, or the first one's error.
 static int do_many(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags,
                    enum weft__op_code code)
@@ -299,6 +309,7 @@ const struct weft__sockets weft__sim_sockets = {
     .set = sim_set,
     .get = sim_get,
     .shutdown = sim_shutdown,
+    .unread = sim_unread,
     .receive_many = sim_receive_many,
     .send_many = sim_send_many,
     .close = sim_close,

@@ -62,6 +62,8 @@ struct weft__carrier {
     unsigned buffers_held;      // receive buffers that connections hold (net/pieces.c)
     unsigned buffers_limit;     // so many at most
     unsigned lingering;         // connections and listeners that are closed and not yet free
+    unsigned draining;          // of these, connections whose peers are still listened to
+    struct weft__flush *drains; // what is to be told to hurry when the carrier stops
     unsigned relay_left;        // hand-overs from thread to thread before the loop's turn
     struct weft__runner runner; // the carrier's own loop
     weft_time coarse_now;       // the clock when it was last read
@@ -124,19 +126,25 @@ struct weft__carrier *weft__default_carrier(void);
 /// Reads the clock, real or simulated, and remembers it as coarse_now.
 weft_time weft__carrier_now(struct weft__carrier *carrier);
 
+/// Puts it on a list of its carrier, unless it is on one already.
+static inline void weft__carrier_list(struct weft__flush **list, struct weft__flush *flush)
+{
+    if (flush->link == NULL) {
+        flush->next = *list;
+        flush->link = list;
+        if (flush->next != NULL) {
+            flush->next->link = &flush->next;
+        }
+        *list = flush;
+    }
+}
+
 /// Has `flush->fn` called at the end of this step, once, unless it is on the list already. It is off
 /// the list when it is called.
 static inline void weft__carrier_flush_later(struct weft__carrier *carrier,
                                              struct weft__flush *flush)
 {
-    if (flush->link == NULL) {
-        flush->next = carrier->flushes;
-        flush->link = &carrier->flushes;
-        if (flush->next != NULL) {
-            flush->next->link = &flush->next;
-        }
-        carrier->flushes = flush;
-    }
+    weft__carrier_list(&carrier->flushes, flush);
 }
 
 /// Takes it off the list, if it is on it.
@@ -159,6 +167,9 @@ bool weft__step(struct weft__carrier *carrier);
 
 /// Takes in what others sent: tasks to `local`, requests are carried out. On the carrier's thread.
 void weft__carrier_open_inbox(struct weft__carrier *carrier);
+
+/// No task is left on the carrier: tells those in `drains` to come to an end.
+void weft__carrier_hurry(struct weft__carrier *carrier);
 
 /// Steps and sleeps until the carrier is told to stop. The body of a carrier's thread.
 void weft__carrier_loop(struct weft__carrier *carrier);

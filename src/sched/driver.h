@@ -60,6 +60,8 @@ struct weft__sockets {
     int (*set)(void *state, int fd, int level, int name, const void *value, uint32_t size);
     int (*get)(void *state, int fd, int level, int name, void *value, uint32_t *size);
     int (*shutdown)(void *state, int fd, int how);
+    int (*unread)(void *state,
+                  int fd); ///< bytes of a stream that have arrived and were not received
     /// As recvmmsg() and sendmmsg() that do not wait: how many messages. NULL: there is no such call,
     /// RECVMSG and SENDMSG take one at a time.
     int (*receive_many)(void *state, int fd, struct mmsghdr *messages, unsigned count, int flags);

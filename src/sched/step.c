@@ -162,14 +162,23 @@ static bool spin(struct weft__carrier *carrier)
     return false;
 }
 
+void weft__carrier_hurry(struct weft__carrier *carrier)
+{
+    for (struct weft__flush *each = carrier->drains; each != NULL; each = each->next) {
+        each->fn(each, carrier);
+    }
+}
+
 /// A carrier that was told to stop waits for what was closed and is not yet free: its operations were
 /// cancelled and end soon. A peer that never acknowledges bytes sent without a copy is not waited for.
 static void settle(struct weft__carrier *carrier)
 {
     weft_time limit = weft__carrier_now(carrier) + LONGEST_SETTLING_NS;
+    weft__carrier_hurry(carrier);
     while (carrier->lingering > 0 && weft__carrier_now(carrier) < limit) {
         if (!weft__step(carrier)) {
-            carrier->driver->wait(carrier->driver_state, limit);
+            weft_time next = weft__wheel_next(&carrier->wheel);
+            carrier->driver->wait(carrier->driver_state, next < limit ? next : limit);
         }
     }
 }
