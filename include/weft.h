@@ -24,6 +24,7 @@
 #include <weft/semaphore.h>
 #include <weft/sim.h>
 #include <weft/socket.h>
+#include <weft/stats.h>
 #include <weft/sync.h>
 #include <weft/task.h>
 #include <weft/time.h>

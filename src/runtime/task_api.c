@@ -99,6 +99,7 @@ int weft_checkpoint(void)
         carrier->slice_end = now + carrier->quantum_ns;
     }
     if (--task->budget <= 0 || now >= carrier->slice_end) {
+        weft__tally(&carrier->counts.budget_yields, 1);
         return weft__thread_leave(task, WEFT__YIELDED);
     }
     return weft__scope_cancelled(task) ? -ECANCELED : 0;

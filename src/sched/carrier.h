@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/node.h"
+#include "sched/counts.h"
 #include "sched/driver.h"
 #include "sched/inbox.h"
 #include "sched/offer.h"
@@ -38,16 +39,11 @@ struct weft__flush {
     void (*fn)(struct weft__flush *flush, struct weft__carrier *carrier);
 };
 
-/// What a carrier counts. Written by its own thread only, read by anyone.
-struct weft__carrier_counts {
-    _Atomic uint64_t spawned; // tasks spawned from here
-    _Atomic uint64_t ended;   // tasks that ended here
-};
-
 struct weft__carrier {
     // Anyone's.
     _Alignas(WEFT__LINE_PAIR) _Atomic uint64_t state;
     _Alignas(WEFT__LINE_PAIR) struct weft__inbox inbox;
+    _Atomic uint64_t placed; // tasks that others spawned here because it was the lighter one
     _Alignas(WEFT__LINE_PAIR) struct weft__offer offer;
 
     // From here on the owner's alone, unless it says otherwise.
@@ -90,11 +86,11 @@ struct weft__carrier {
     _Alignas(WEFT__LINE_PAIR) struct weft__wheel wheel;
 };
 
-/// Counts by one; only the counter's own thread writes it.
-static inline void weft__count(_Atomic uint64_t *counter)
+/// Counts a poll of the driver, or a wait in it, and what came of it.
+static inline void weft__carrier_polled(struct weft__carrier *carrier, int events)
 {
-    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, value + 1, memory_order_release);
+    weft__tally(&carrier->counts.polls, 1);
+    weft__tally(&carrier->counts.events, (uint64_t)events);
 }
 
 // current.c

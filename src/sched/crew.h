@@ -44,6 +44,7 @@ struct weft__crew {
     // Foreign threads count here what carriers count in their own counters.
     _Atomic uint64_t foreign_spawned;
     _Atomic uint64_t foreign_ids;
+    struct weft__foreign_counts foreign_counts;
 
     // Wakes by other threads than the simulation's own.
     _Atomic uint32_t refused_wakes;

@@ -47,6 +47,7 @@ void weft__host_park(struct weft__task *task, weft_time deadline)
 
 void weft__host_yield(struct weft__task *task)
 {
+    weft__tally(&task->home->counts.budget_yields, 1);
     (void)weft__relay_yield(task->home, task);
 }
 

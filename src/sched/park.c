@@ -19,12 +19,26 @@
 // Locks: none. Checked by: tests/model (put/sleep), tests/model/litmus_sleep_wake.c.
 #include "sched/park.h"
 
+#include "sched/crew.h"
+
+static void count_kick(struct weft__carrier *target, struct weft__carrier *self, bool kicked)
+{
+    if (self != NULL) {
+        weft__tally(kicked ? &self->counts.kicks : &self->counts.kicks_saved, 1);
+    } else {
+        struct weft__foreign_counts *foreign = &target->crew->foreign_counts;
+        weft__tally_shared(kicked ? &foreign->kicks : &foreign->kicks_saved);
+    }
+}
+
 static void unpark(struct weft__carrier *target, struct weft__carrier *self)
 {
     uint64_t state = atomic_load_explicit(&target->state, memory_order_relaxed);
-    if (state == WEFT__CARRIER_PARKED &&
-        atomic_compare_exchange_strong_explicit(&target->state, &state, WEFT__CARRIER_RUNNING,
-                                                memory_order_relaxed, memory_order_relaxed)) {
+    bool ours = state == WEFT__CARRIER_PARKED && atomic_compare_exchange_strong_explicit(
+                                                     &target->state, &state, WEFT__CARRIER_RUNNING,
+                                                     memory_order_relaxed, memory_order_relaxed);
+    count_kick(target, self, ours);
+    if (ours) {
         bool kin = self != NULL && self->driver == target->driver;
         target->driver->kick(target->driver_state, kin ? self->driver_state : NULL);
     }
@@ -46,6 +60,8 @@ bool weft__sleep_begin(struct weft__carrier *carrier)
     atomic_store_explicit(&carrier->state, WEFT__CARRIER_PARKED, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     if (weft__inbox_empty(&carrier->inbox)) {
+        weft__tally(&carrier->counts.sleeps, 1);
+        weft__tally_set(&carrier->counts.ready, 0);
         return true;
     }
     weft__sleep_end(carrier);
@@ -60,7 +76,9 @@ void weft__sleep_end(struct weft__carrier *carrier)
 void weft__sleep(struct weft__carrier *carrier)
 {
     if (weft__sleep_begin(carrier)) {
-        carrier->driver->wait(carrier->driver_state, weft__wheel_next(&carrier->wheel));
+        int events = carrier->driver->wait(carrier->driver_state,
+                                           weft__wheel_next(&carrier->wheel));
         weft__sleep_end(carrier);
+        weft__carrier_polled(carrier, events);
     }
 }

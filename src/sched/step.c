@@ -21,8 +21,10 @@ weft_time weft__carrier_now(struct weft__carrier *carrier)
 
 void weft__carrier_open_inbox(struct weft__carrier *carrier)
 {
+    weft__tally_set(&carrier->counts.placed_seen, weft__tally_get(&carrier->placed));
     struct weft__node *node = weft__inbox_take(&carrier->inbox);
-    while (node != NULL) {
+    uint64_t taken = 0;
+    for (; node != NULL; taken++) {
         struct weft__node *next = node->next;
         if (node->kind == WEFT__NODE_TASK) {
             weft__fifo_push(&carrier->local, node);
@@ -31,6 +33,10 @@ void weft__carrier_open_inbox(struct weft__carrier *carrier)
             request->fn(request, carrier); // its storage may be gone afterwards
         }
         node = next;
+    }
+    if (taken > 0) {
+        weft__tally(&carrier->counts.inbox_nodes, taken);
+        weft__tally_most(&carrier->counts.inbox_most, taken);
     }
 }
 
@@ -71,6 +77,16 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
     return most - carrier->relay_left;
 }
 
+static void count_step(struct weft__carrier *carrier)
+{
+    struct weft__carrier_counts *counts = &carrier->counts;
+    uint64_t ready = carrier->local.count;
+    weft__tally(&counts->steps, 1);
+    weft__tally_set(&counts->ready, ready);
+    weft__tally(&counts->ready_sum, ready);
+    weft__tally_most(&counts->ready_most, ready);
+}
+
 static void run_tasks(struct weft__carrier *carrier)
 {
     // coarse_now may have been read by a task, too: one that uses up its slice ends the quantum.
@@ -79,7 +95,9 @@ static void run_tasks(struct weft__carrier *carrier)
     while (carrier->local.head != NULL && carrier->coarse_now - start < carrier->quantum_ns) {
         struct weft__node *node = weft__fifo_pop(&carrier->local);
         weft__prefetch_ready(carrier);
-        ran += run_relay(carrier, weft__container_of(node, struct weft__task, node));
+        unsigned more = run_relay(carrier, weft__container_of(node, struct weft__task, node));
+        weft__tally(&carrier->counts.runs, more);
+        ran += more;
         if (weft__unlikely(carrier->sim != NULL)) {
             return;
         }
@@ -103,6 +121,7 @@ static void fire_timers(struct weft__carrier *carrier)
         if (timer == NULL) {
             return;
         }
+        weft__tally(&carrier->counts.timers, 1);
         timer->fire(timer);
     }
 }
@@ -131,11 +150,12 @@ static bool has_work(struct weft__carrier *carrier)
 bool weft__step(struct weft__carrier *carrier)
 {
     weft__carrier_open_inbox(carrier);
+    count_step(carrier);
     run_tasks(carrier);
     fire_timers(carrier);
     flush(carrier);
     if (has_work(carrier) || weft__unlikely(carrier->sim != NULL)) {
-        carrier->driver->poll(carrier->driver_state);
+        weft__carrier_polled(carrier, carrier->driver->poll(carrier->driver_state));
     }
     return has_work(carrier);
 }
@@ -144,22 +164,26 @@ bool weft__step(struct weft__carrier *carrier)
 /// something came in.
 static bool spin(struct weft__carrier *carrier)
 {
-    weft_time until = weft__carrier_now(carrier) + carrier->spin_ns;
+    weft_time start = weft__carrier_now(carrier);
+    weft_time until = start + carrier->spin_ns;
     weft_time next = weft__wheel_next(&carrier->wheel);
-    weft_time now;
+    weft_time now = start;
+    bool found = false;
+    weft__tally_set(&carrier->counts.ready, 0);
     do {
-        for (int i = 0; i < 32; i++) {
-            if (!weft__inbox_empty(&carrier->inbox)) {
-                return true;
-            }
+        for (int i = 0; i < 32 && !found; i++) {
+            found = !weft__inbox_empty(&carrier->inbox);
             weft__cpu_relax();
         }
-        if (carrier->driver->poll(carrier->driver_state) > 0) {
-            return true;
+        int events = found ? 0 : carrier->driver->poll(carrier->driver_state);
+        if (events > 0) {
+            weft__carrier_polled(carrier, events);
+            found = true;
         }
         now = weft__carrier_now(carrier);
-    } while (now < until && now < next);
-    return false;
+    } while (!found && now < until && now < next);
+    weft__tally(&carrier->counts.spin_ns, now - start);
+    return found;
 }
 
 void weft__carrier_hurry(struct weft__carrier *carrier)
