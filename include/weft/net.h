@@ -85,8 +85,8 @@ struct weft_serve_options {
 /// Serves an address on every carrier: a listener each (SO_REUSEPORT), and a virtual thread per
 /// connection that runs `handler(conn)` on the carrier that accepted it. The handler closes the
 /// connection. Handlers on different carriers run in parallel: what they share needs atomics or
-/// locks. Serves until the calling task is cancelled or the runtime is shut down, and returns when
-/// all handlers have ended.
+/// locks. Serves until the calling task is cancelled or the runtime is shut down: then new peers are
+/// refused at once, and it returns when all handlers have ended.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -ECANCELED  the normal end

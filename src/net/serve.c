@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "net/addr.h"
+#include "net/latch.h"
 #include "net/listener.h"
 #include "net/socket.h"
 #include "sched/crew.h"
@@ -34,6 +35,8 @@ struct server {
     struct weft_addr addr;
     struct weft__crew *crew;
     int count;
+    bool shares;               // the first lane's socket is everybody's
+    struct weft__latch accept; // where it is: the lanes that still do
     struct lane *lanes;
 };
 
@@ -43,7 +46,7 @@ static int open_lane(void *arg)
     struct server *server = lane->server;
     struct weft__carrier *carrier = &server->crew->carriers[lane->carrier];
     struct lane *first = &server->lanes[0];
-    if (lane != first && weft__addr_is_unix(weft__addr_const(&server->addr))) {
+    if (lane != first && server->shares) {
         return weft__listener_share(&lane->listener, carrier, first->listener);
     }
     return weft__listener_open(&lane->listener, carrier, &server->addr, &server->socket);
@@ -115,15 +118,18 @@ static int accept_one(struct lane *lane, struct weft_scope *handlers)
 }
 
 /// From now on peers are refused, while handlers may still take their time. The owner of a socket that
-/// is shared has to wait for the others.
+/// is shared waits for the others, who stop for the same reason and at the same time.
 static void stop_listening(struct lane *lane)
 {
-    const struct server *server = lane->server;
-    bool lends = lane == &server->lanes[0] && server->count > 1 &&
-                 weft__addr_is_unix(weft__addr_const(&server->addr));
-    if (!lends) {
-        (void)weft_listener_close(lane->listener);
-        lane->listener = NULL;
+    struct server *server = lane->server;
+    bool lends = server->shares && lane == &server->lanes[0];
+    if (lends) {
+        weft__latch_wait(&server->accept, weft__thread_self());
+    }
+    (void)weft_listener_close(lane->listener);
+    lane->listener = NULL;
+    if (server->shares && !lends) {
+        weft__latch_arrive(&server->accept);
     }
 }
 
@@ -156,8 +162,11 @@ static int on_lanes(struct server *server, int first, int count, weft_fn fn, int
         attr.name = "accept";
         attr.place = WEFT_PLACE_CARRIER;
         attr.carrier = server->lanes[i].carrier;
-        (void)weft_scope_spawn_task_at(NULL, &scope, fn, &server->lanes[i], &attr, __FILE__,
-                                       __LINE__);
+        int spawned = weft_scope_spawn_task_at(NULL, &scope, fn, &server->lanes[i], &attr, __FILE__,
+                                               __LINE__);
+        if (spawned < 0 && fn == accept_all) {
+            weft__latch_arrive(&server->accept); // it does not and never will
+        }
     }
     return weft_scope_join(&scope);
 }
@@ -210,6 +219,8 @@ int weft_serve(const char *address, weft_fn handler, const struct weft_serve_opt
     }
     server.crew = task->crew;
     server.count = task->crew->count;
+    server.shares = server.count > 1 && weft__addr_is_unix(weft__addr_const(&server.addr));
+    atomic_init(&server.accept.left, server.count);
     weft_socket_options_init(&server.socket);
     if (server.options.socket != NULL) {
         server.socket = *server.options.socket;
