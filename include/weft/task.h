@@ -12,6 +12,7 @@ enum weft_place {
     WEFT_PLACE_CURRENT = 0, ///< on the caller's carrier; from a foreign thread: round robin
     WEFT_PLACE_CARRIER,     ///< on carrier number `weft_attr.carrier`
     WEFT_PLACE_SPREAD,      ///< round robin over all carriers
+    WEFT_PLACE_LIGHTER,     ///< on the one of two random carriers that has fewer tasks ready to run
 };
 
 /// Settings of a new task. Zero means the default everywhere but in `size`; initialise with

@@ -110,6 +110,10 @@ struct weft__spawn {
 int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft__carrier *self,
                 const struct weft__spawn *spawn);
 
+/// The one of two carriers, drawn at random, that has less to do, for a task that the caller is about
+/// to spawn there (place.c).
+struct weft__carrier *weft__place_lighter(struct weft__crew *crew, struct weft__carrier *self);
+
 /// The operations of the locality policy: a ready task goes to its home.
 extern const struct weft_scheduler_ops weft__locality_ops;
 

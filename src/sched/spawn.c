@@ -23,6 +23,7 @@ static int check_attr(const struct weft__crew *crew, const struct weft_attr *att
     }
     switch (attr->place) {
     case WEFT_PLACE_CURRENT:
+    case WEFT_PLACE_LIGHTER:
     case WEFT_PLACE_SPREAD: return 0;
     case WEFT_PLACE_CARRIER: return attr->carrier >= 0 && attr->carrier < crew->count ? 0 : -EINVAL;
     }
@@ -37,6 +38,9 @@ static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__c
     }
     if (attr->place == WEFT_PLACE_CURRENT && self != NULL) {
         return self;
+    }
+    if (attr->place == WEFT_PLACE_LIGHTER) {
+        return weft__place_lighter(crew, self);
     }
     uint32_t turn = atomic_fetch_add_explicit(&crew->next_spread, 1, memory_order_relaxed);
     return &crew->carriers[turn % (uint32_t)crew->count];
