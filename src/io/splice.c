@@ -92,6 +92,25 @@ int64_t weft__ends_splice(struct weft__task *task, const struct weft__end *in,
     return splice_here(task, in->fd, out->fd, size);
 }
 
+static bool is_file(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/// Both ends are ready, as far as one can know. A deadline that overtakes the op on its way to somebody
+/// who may block ends it only where a rival or a peer could keep it waiting: what is in a file, or
+/// in a pipe beside one, is there (nothing was moved, so the op can be had again).
+static int64_t splice_ready(int in, int64_t in_offset, int out, int64_t out_offset, size_t size,
+                            unsigned flags, weft_time deadline)
+{
+    int64_t n = splice_op(in, in_offset, out, out_offset, size, flags, deadline);
+    if (n == -ETIMEDOUT && (is_file(in) || is_file(out))) {
+        n = splice_op(in, in_offset, out, out_offset, size, flags, WEFT_FOREVER);
+    }
+    return n;
+}
+
 ssize_t weft_splice(int in, int64_t *in_offset, int out, int64_t *out_offset, size_t size,
                     unsigned flags, weft_time deadline)
 {
@@ -108,8 +127,8 @@ ssize_t weft_splice(int in, int64_t *in_offset, int out, int64_t *out_offset, si
     do {
         n = waits ? weft__ends_wait(in, out, deadline) : 0;
         if (n == 0) {
-            n = splice_op(in, in_offset != NULL ? *in_offset : -1, out,
-                          out_offset != NULL ? *out_offset : -1, size, flags, deadline);
+            n = splice_ready(in, in_offset != NULL ? *in_offset : -1, out,
+                             out_offset != NULL ? *out_offset : -1, size, flags, deadline);
         }
     } while (n == -EAGAIN && waits);
     weft__hold_end(&hold);

@@ -487,6 +487,31 @@ TEST_DRIVERS(a_file_is_not_copied_onto_its_own_end)
 
 // splice.
 
+/// The same by splice, which the drivers give to somebody who may block: a deadline must not overtake it.
+static int splice_files_too_late(void *arg)
+{
+    (void)arg;
+    struct channel pipe = channel_open(CHANNEL_PIPE, false);
+    int file = open_file();
+    CHECK_EQ(weft_write(file, "0123456789", 10, WEFT_FOREVER), 10);
+    for (int i = 0; i < 100; i++) {
+        int64_t offset = 0;
+        CHECK_EQ(weft_splice(file, &offset, pipe.to, NULL, 10, 0, 1), 10);
+        CHECK_EQ(offset, 10);
+        CHECK_EQ(weft_splice(pipe.from, NULL, file, &offset, 10, 0, 1), 10);
+        CHECK_EQ(offset, 20);
+    }
+    CHECK_EQ(weft_splice(pipe.from, NULL, file, NULL, 10, 0, 1), -ETIMEDOUT); // nothing is there
+    channel_close(pipe);
+    CHECK_OK(weft_close(file));
+    return 0;
+}
+
+TEST_DRIVERS(a_splice_of_a_file_takes_what_is_there)
+{
+    run(splice_files_too_late);
+}
+
 static int splice_both_ways(void *arg)
 {
     (void)arg;
