@@ -21,6 +21,7 @@
 #include <weft/runtime.h>
 #include <weft/rwlock.h>
 #include <weft/scope.h>
+#include <weft/select.h>
 #include <weft/semaphore.h>
 #include <weft/sim.h>
 #include <weft/socket.h>

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "chan/case.h"
 #include "sync/waiter.h"
 
 /// waiter.kind: what it waits for on the senders' side.
@@ -482,4 +483,23 @@ int weft_chan_commit(weft_chan *chan, const void *item)
 void weft_chan_reserve_future(struct weft_sync_future *future, weft_chan *chan)
 {
     (void)weft__sync_future_init(future, &reserve_ops, chan, &chan->lock);
+}
+
+// Cases of a select.
+
+void weft__chan_send_case(struct weft__waiter *waiter, weft_chan *chan, uint64_t item)
+{
+    weft__waiter_init(waiter, &send_ops, chan, &chan->lock);
+    waiter->want = item;
+}
+
+void weft__chan_recv_case(struct weft__waiter *waiter, weft_chan *chan, uint64_t item)
+{
+    weft__waiter_init(waiter, &recv_ops, chan, &chan->lock);
+    waiter->want = item;
+}
+
+void weft__chan_reserve_case(struct weft__waiter *waiter, weft_chan *chan)
+{
+    weft__waiter_init(waiter, &reserve_ops, chan, &chan->lock);
 }

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/node.h"
+#include "base/rng.h"
 #include "sched/counts.h"
 #include "sched/driver.h"
 #include "sched/inbox.h"
@@ -66,6 +67,7 @@ struct weft__carrier {
     weft_time slice_end;        // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
     uint64_t next_id;
+    struct weft__rng random; // for choices that are to be fair (src/select)
     weft_time quantum_ns;
     weft_time spin_ns;
     bool stop;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "sync/case.h"
 #include "sync/waiter.h"
 
 #define SET 1u
@@ -123,4 +124,9 @@ int weft_event_wait(struct weft_event *public_event, weft_time deadline)
 void weft_event_wait_future(struct weft_sync_future *future, struct weft_event *event)
 {
     (void)weft__sync_future_init(future, &wait_ops, of(event), &of(event)->lock);
+}
+
+void weft__event_case(struct weft__waiter *waiter, struct weft_event *event)
+{
+    weft__waiter_init(waiter, &wait_ops, of(event), &of(event)->lock);
 }

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 
+#include "sync/case.h"
 #include "sync/waiter.h"
 
 #define PERMIT UINT64_C(1)
@@ -228,4 +229,10 @@ void weft_notify_wait_future(struct weft_sync_future *future, struct weft_notify
     struct notify *notify = of(public_notify);
     struct weft__waiter *waiter = weft__sync_future_init(future, &wait_ops, notify, &notify->lock);
     waiter->want = atomic_load_explicit(&notify->word, memory_order_relaxed) / GENERATION;
+}
+
+void weft__notify_case(struct weft__waiter *waiter, struct weft_notify *notify)
+{
+    weft__waiter_init(waiter, &wait_ops, of(notify), &of(notify)->lock);
+    waiter->want = ANY_GENERATION;
 }

@@ -56,8 +56,8 @@ struct weft__waiter {
     bool again;    // it was woken once and enters anew
     uint64_t want; // the object's own: how much, since which generation
     union {
-        weft_time since;             // when it began to wait; the mutex's
-        struct weft__waiter *chosen; // of a select's main: the case; whoever has claimed it
+        weft_time since; // when it began to wait; the mutex's
+        void *chosen;    // of a select's main: which case; whoever has claimed it writes that
     };
 };
 
@@ -109,19 +109,18 @@ static inline void weft__batch_init(struct weft__batch *batch)
     batch->end = &batch->first;
 }
 
-/// Claims the waiter for the batch with `result`; false if it has withdrawn, or if another case of its
-/// select was chosen. The caller knows that the waiter still exists.
-static inline bool weft__waiter_claim(struct weft__waiter *waiter, int64_t result,
-                                      struct weft__batch *batch)
+/// Claims a waiter for the batch with `result`, as what `chosen` waits for; false if it has withdrawn,
+/// or if another case of the select was chosen. The caller knows that the waiter still exists.
+static inline bool weft__main_claim(struct weft__waiter *main, void *chosen, int64_t result,
+                                    struct weft__batch *batch)
 {
-    struct weft__waiter *main = waiter->main;
     uint32_t open = WEFT__WAIT_OPEN;
     if (!atomic_compare_exchange_strong_explicit(&main->wait.state, &open, WEFT__WAIT_CLAIMED,
                                                  memory_order_relaxed, memory_order_relaxed)) {
         return false;
     }
-    if (weft__unlikely(main != waiter)) {
-        main->chosen = waiter;
+    if (weft__unlikely(main != chosen)) {
+        main->chosen = chosen;
     }
     main->wait.result = result;
     main->wait.next = NULL;
@@ -136,7 +135,7 @@ static inline bool weft__queue_choose(struct weft__queue *queue, struct weft__wa
                                       int64_t result, struct weft__batch *batch)
 {
     weft__queue_remove(queue, waiter);
-    return weft__waiter_claim(waiter, result, batch);
+    return weft__main_claim(waiter->main, waiter, result, batch);
 }
 
 /// Chooses all of them.

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 
+#include "sync/case.h"
 #include "sync/waiter.h"
 
 #define QUEUED UINT64_C(1)
@@ -203,5 +204,12 @@ void weft_semaphore_acquire_future(struct weft_sync_future *future,
 {
     struct weft__waiter *waiter = weft__sync_future_init(future, &acquire_ops, of(semaphore),
                                                          &of(semaphore)->lock);
+    waiter->want = count;
+}
+
+void weft__semaphore_case(struct weft__waiter *waiter, struct weft_semaphore *semaphore,
+                          uint64_t count)
+{
+    weft__waiter_init(waiter, &acquire_ops, of(semaphore), &of(semaphore)->lock);
     waiter->want = count;
 }

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 
+#include "sync/case.h"
 #include "sync/waiter.h"
 
 struct token {
@@ -182,4 +183,9 @@ int weft_token_wait(struct weft_token *public_token, weft_time deadline)
 void weft_token_wait_future(struct weft_sync_future *future, struct weft_token *token)
 {
     (void)weft__sync_future_init(future, &wait_ops, of(token), lock_of(of(token)));
+}
+
+void weft__token_case(struct weft__waiter *waiter, struct weft_token *token)
+{
+    weft__waiter_init(waiter, &wait_ops, of(token), lock_of(of(token)));
 }

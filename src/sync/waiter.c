@@ -30,6 +30,17 @@ static void finish_task(struct weft__wait *wait, struct weft__task *task)
     weft__crew_leave(crew);
 }
 
+/// weft__sync_ops.own_lock. Releasing it is the last touch.
+static void finish_own_lock(struct weft__waiter *waiter)
+{
+    weft__lock_acquire(waiter->lock);
+    weft_waker waker = waiter->waker;
+    waiter->waker = (weft_waker){ NULL, NULL };
+    atomic_store_explicit(&waiter->wait.state, WEFT__WAIT_DONE, memory_order_relaxed);
+    weft__lock_release(waiter->lock);
+    weft_waker_wake(&waker);
+}
+
 static void finish_future(struct weft__waiter *waiter)
 {
     weft_waker waker = waiter->waker;
@@ -43,7 +54,9 @@ void weft__batch_finish(const struct weft__batch *batch)
     while (wait != NULL) {
         struct weft__wait *next = wait->next;
         struct weft__waiter *waiter = weft__container_of(wait, struct weft__waiter, wait);
-        if (waiter->waker.vtable != NULL) {
+        if (weft__unlikely(waiter->ops->own_lock)) {
+            finish_own_lock(waiter);
+        } else if (waiter->waker.vtable != NULL) {
             finish_future(waiter);
         } else if (wait->task != NULL) {
             finish_task(wait, wait->task);
@@ -83,8 +96,7 @@ int weft__waiter_leave(struct weft__waiter *waiter, int why)
 
 // Threads.
 
-/// Somebody who is not a virtual thread wants to wait: may he?
-static int refuse(void)
+int weft__sync_refuses(void)
 {
     int why = weft__no_task();
     return why == -ESRCH || weft__carrier_self() != NULL ? why : 0;
@@ -93,7 +105,7 @@ static int refuse(void)
 int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self, weft_time deadline)
 {
     const struct weft__sync_ops *ops = waiter->ops;
-    int rc = self == NULL ? refuse() : 0;
+    int rc = self == NULL ? weft__sync_refuses() : 0;
     if (rc < 0) {
         return rc;
     }

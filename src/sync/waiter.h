@@ -20,6 +20,9 @@
 struct weft__sync_ops {
     const char *what;
     enum weft__wait_mode mode;
+    /// Of a select's main, as a future: it is claimed under the locks of many objects, so its waker is
+    /// under a lock of its own, `lock`. Who completes it takes the waker; without one it is DONE.
+    bool own_lock;
     /// Gets it without waiting: its result, or WAITS.
     int (*attempt)(struct weft__waiter *waiter);
     /// The same, but enqueues the waiter, which is OPEN, where it says WAITS.
@@ -41,6 +44,9 @@ struct weft__sync_ops {
     /// Takes the waiter out again, if it is still in.
     void (*unlist)(struct weft__waiter *waiter, struct weft__batch *batch);
 };
+
+/// Somebody who is not a virtual thread wants to wait: 0 if he may.
+int weft__sync_refuses(void);
 
 /// `enter` and `leave`, made of these.
 int weft__waiter_enter(struct weft__waiter *waiter);

@@ -1,0 +1,228 @@
+// future.c - a select as a future.
+//
+//     FRESH --poll--> WAITING --chosen, time, cancel--> LEAVING --nothing in flight--> READY
+//        +-- a case is ready: READY
+//
+// Completers claim the main waiter under the locks of many objects, so none of those protects its
+// waker: it has a lock of its own, under which who completes takes the waker and a poll changes it.
+// That the waker is gone says that somebody has committed a case.
+// Time is a sleep of its own, for the earliest of the time cases.
+#include <errno.h>
+
+#include "select/select.h"
+
+enum phase { FRESH, WAITING, LEAVING, READY };
+
+struct selection {
+    struct weft_future future;
+    struct weft__select select;
+    struct weft__lock lock; // of select.main.waker
+    // The poller's.
+    uint8_t phase; // enum phase
+    bool cancelled;
+    bool late;                 // a descriptor has still to be begun
+    bool sleeps;               // `sleep` is armed
+    bool has_ops;              // when LEAVING: there were ops in flight
+    struct weft__case *chosen; // when LEAVING; NULL: `why`
+    int why;
+    struct weft_case *cases;
+    size_t count;
+    struct weft_sleep sleep;
+};
+_Static_assert(sizeof(struct selection) <= sizeof(struct weft_selection), "public size");
+
+static const struct weft__sync_ops future_ops = {
+    .what = "select",
+    .mode = WEFT__WAIT_WITHDRAW,
+    .own_lock = true,
+};
+
+static enum weft_poll ready(struct selection *s, int64_t result)
+{
+    s->future.result = result;
+    s->phase = READY;
+    return WEFT_READY;
+}
+
+/// The main waiter, for which nobody knows it yet.
+static void prepare_main(struct selection *s, const weft_waker *waker)
+{
+    weft__waiter_init(&s->select.main, &future_ops, NULL, &s->lock);
+    weft__wait_init(&s->select.main.wait, NULL, future_ops.mode, future_ops.what);
+    weft_waker_clone(&s->select.main.waker, waker);
+}
+
+static void drop_waker(struct selection *s)
+{
+    weft_waker_drop(&s->select.main.waker);
+    s->select.main.waker = (weft_waker){ NULL, NULL };
+}
+
+/// Whether it is DONE, which is seen under the lock: who completed it is out then. If it is not, the
+/// right one will be woken.
+static bool is_done(struct selection *s, const weft_waker *waker)
+{
+    struct weft__waiter *main = &s->select.main;
+    weft_waker spare = { NULL, NULL };
+    weft__lock_acquire(&s->lock);
+    bool done = main->waker.vtable == NULL;
+    bool same = main->waker.vtable == waker->vtable && main->waker.data == waker->data;
+    weft__lock_release(&s->lock);
+    if (done || same) {
+        return done;
+    }
+    weft_waker_clone(&spare, waker); // foreign code: not under the lock
+    weft__lock_acquire(&s->lock);
+    done = main->waker.vtable == NULL;
+    if (!done) {
+        weft_waker old = main->waker;
+        main->waker = spare;
+        spare = old;
+    }
+    weft__lock_release(&s->lock);
+    weft_waker_drop(&spare);
+    return done;
+}
+
+/// Nobody can commit the select any more: leaves everything. In flight may still be a sleep and ops.
+static void leave(struct selection *s, struct weft__case *chosen, int why, const weft_waker *waker)
+{
+    s->phase = LEAVING;
+    s->chosen = chosen;
+    s->why = why;
+    weft__select_leave(&s->select, chosen);
+    if (s->sleeps) {
+        weft_sleep_cancel(&s->sleep);
+    }
+    if (s->select.ops > 0) {
+        weft_assert(s->select.task->home == weft__carrier_self()); // documented in weft/select.h
+        s->has_ops = true;
+        prepare_main(s, waker);
+    }
+    weft__select_end_apart(&s->select, chosen);
+}
+
+static enum weft_poll poll_leaving(struct selection *s, weft_waker *waker)
+{
+    if (s->sleeps && weft_sleep_poll(&s->sleep, waker) == WEFT_PENDING) {
+        return WEFT_PENDING;
+    }
+    s->sleeps = false;
+    if (s->has_ops && !is_done(s, waker)) {
+        return WEFT_PENDING;
+    }
+    struct weft__case *chosen = s->chosen;
+    if (chosen == NULL && s->why == -ECANCELED) {
+        chosen = weft__select_late(&s->select); // S9
+    }
+    if (chosen == NULL) {
+        return ready(s, s->why);
+    }
+    if (chosen->kind == WEFT__CASE_JOIN) {
+        weft__case_join_take(chosen);
+    }
+    return ready(s, weft__case_index(&s->select, chosen));
+}
+
+/// Somebody has committed a case.
+static enum weft_poll poll_done(struct selection *s, weft_waker *waker)
+{
+    struct weft__select *select = &s->select;
+    struct weft__case *chosen = weft__case_of(select->main.chosen);
+    chosen->result = select->main.wait.result;
+    leave(s, chosen, 0, waker);
+    return poll_leaving(s, waker);
+}
+
+/// Withdraws for `chosen`, or because of `why`; if somebody was faster his case stands.
+static enum weft_poll withdraw(struct selection *s, struct weft__case *chosen, int why,
+                               weft_waker *waker)
+{
+    if (!weft__select_withdraw(&s->select)) {
+        return is_done(s, waker) ? poll_done(s, waker) : WEFT_PENDING;
+    }
+    drop_waker(s);
+    leave(s, chosen, why, waker);
+    return poll_leaving(s, waker);
+}
+
+static enum weft_poll poll_waiting(struct selection *s, weft_waker *waker)
+{
+    struct weft__select *select = &s->select;
+    if (is_done(s, waker)) {
+        return poll_done(s, waker);
+    }
+    if (s->late) {
+        struct weft__case *begun = weft__select_begin_apart(select, &s->late);
+        if (begun != NULL) {
+            drop_waker(s);
+            leave(s, begun, 0, waker);
+            return poll_leaving(s, waker);
+        }
+        if (s->late) {
+            weft_waker_wake_by_ref(waker);
+        }
+    }
+    if (s->sleeps && weft_sleep_poll(&s->sleep, waker) == WEFT_READY) {
+        int rc = weft_sleep_result(&s->sleep);
+        s->sleeps = false;
+        select->time->result = 0;
+        return withdraw(s, rc == 0 ? select->time : NULL, rc, waker);
+    }
+    return WEFT_PENDING;
+}
+
+static enum weft_poll start(struct selection *s, weft_waker *waker)
+{
+    struct weft__select *select = &s->select;
+    int rc = weft__select_begin(select, s->cases, s->count, weft__task_self());
+    if (rc == 0) {
+        rc = weft__select_attempt(select);
+    }
+    if (rc != WEFT__SYNC_WAITS) {
+        return ready(s, rc);
+    }
+    prepare_main(s, waker);
+    rc = weft__select_enter(select);
+    if (rc != WEFT__SYNC_WAITS) {
+        drop_waker(s);
+        return ready(s, rc);
+    }
+    s->phase = WAITING;
+    s->late = true;
+    if (select->time != NULL) {
+        s->sleeps = true;
+        weft_sleep_init(&s->sleep, select->when);
+    }
+    return poll_waiting(s, waker);
+}
+
+static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
+{
+    struct selection *s = weft__container_of(future, struct selection, future);
+    switch ((enum phase)s->phase) {
+    case FRESH: return s->cancelled ? ready(s, -ECANCELED) : start(s, waker);
+    case WAITING: return poll_waiting(s, waker);
+    case LEAVING: return poll_leaving(s, waker);
+    case READY: break;
+    }
+    return WEFT_READY;
+}
+
+static void cancel(struct weft_future *future)
+{
+    struct selection *s = weft__container_of(future, struct selection, future);
+    s->cancelled = true;
+    if (s->phase == WAITING && weft__select_withdraw(&s->select)) {
+        weft_waker waker = s->select.main.waker;
+        leave(s, NULL, -ECANCELED, &waker);
+        weft_waker_wake(&waker);
+    }
+}
+
+void weft_select_future(struct weft_selection *selection, struct weft_case *cases, size_t count)
+{
+    struct selection *s = (struct selection *)(void *)selection;
+    *s = (struct selection){ .phase = FRESH, .cases = cases, .count = count };
+    weft_future_init(&s->future, poll, cancel);
+}
