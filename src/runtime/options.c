@@ -240,6 +240,31 @@ static int check_map(struct weft_options *options, const struct weft__log *log, 
     return 0;
 }
 
+bool weft__options_describe(size_t index, struct weft__option_text *text)
+{
+    if (index >= WEFT__ARRAY_LEN(rows)) {
+        return false;
+    }
+    const struct row *row = &rows[index];
+    static const char *const lead[] = { "a whole number, ", "one of " };
+    char allowed[128];
+    text->field = row->field;
+    text->variable = row->variable;
+    describe(row, allowed, sizeof allowed);
+    (void)snprintf(text->allowed, sizeof text->allowed, "%s",
+                   allowed + strlen(lead[row->choices != NULL]));
+    (void)snprintf(text->fallback, sizeof text->fallback, "%" PRIu64, row->fallback);
+    if (row->choices != NULL) {
+        (void)snprintf(text->fallback, sizeof text->fallback, "%s", row->choices[row->fallback]);
+    } else if (row->storage == STORED_TEXT) {
+        (void)snprintf(text->allowed, sizeof text->allowed, "text");
+        (void)snprintf(text->fallback, sizeof text->fallback, "none");
+    } else if (row->low > row->fallback) {
+        (void)snprintf(text->fallback, sizeof text->fallback, "worked out");
+    }
+    return true;
+}
+
 void weft_options_init(struct weft_options *options)
 {
     *options = (struct weft_options)WEFT_OPTIONS_INIT;

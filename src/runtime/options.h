@@ -11,4 +11,15 @@
 int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
                           const struct weft_options *options);
 
+/// One option in words, for the page that lists them all.
+struct weft__option_text {
+    const char *field;
+    const char *variable;
+    char allowed[96]; // in the variable's unit
+    char fallback[32];
+};
+
+/// Describes option number `index`. False: there are no more.
+bool weft__options_describe(size_t index, struct weft__option_text *text);
+
 #endif
