@@ -154,6 +154,19 @@ WEFT_API void weft_sleep_cancel(struct weft_sleep *sleep);
 /// could not be made.
 WEFT_API int weft_sleep_result(const struct weft_sleep *sleep);
 
+/// Leaf future for the end of a task; caller-owned. Embed it, or await or spawn `&join.future`. Must
+/// stay in place from the first poll until READY.
+struct weft_join_future {
+    struct weft_future future;
+    uint64_t opaque[12];
+};
+
+/// Prepares a future that is READY with what the task returned. It borrows the handle, which is still
+/// the caller's when it is READY. Cancelling it ends the wait with -ECANCELED; the task goes on.
+///
+/// Result:     that of the task; -ECANCELED; -EDEADLK, -ESRCH or -ENOTSUP as weft_join()
+WEFT_API void weft_join_future_init(struct weft_join_future *join, weft_task *task);
+
 WEFT_END_DECLS
 
 #endif

@@ -72,6 +72,49 @@ WEFT_API WEFT_MUST_CHECK int weft_go_at(weft_fn fn, void *arg, const char *file,
 ///             -ESRCH      the task belongs to the parent of this forked process
 WEFT_API int weft_join(int *result, weft_task *task, weft_time deadline);
 
+// Several at once. NULL entries are passed over, so that the same array can be waited for again. What
+// releases handles sets the entries to NULL; on an error all handles are still the caller's. None of
+// these is a cancellation point: who is cancelled cancels the tasks. All are called from any thread,
+// as weft_join(), and have its errors besides their own. They allocate nothing.
+
+/// How many tasks weft_try_join_all(), weft_join_any() and weft_join_race() wait for at most. For more
+/// there are scopes (weft/scope.h), and combinators of weft_join_future (weft/future.h).
+#define WEFT_JOIN_MOST 64
+
+/// Waits until all `count` tasks have ended, stores what they returned in `results` (an array, or
+/// NULL) and releases the handles.
+///
+/// Errors:     -ETIMEDOUT  `deadline` passed; nothing was released
+WEFT_API int weft_join_all(int *results, weft_task **tasks, size_t count, weft_time deadline);
+
+/// As weft_join_all(), but as soon as a task fails (it returns a negative number) the others are
+/// cancelled. `*error` (may be NULL) is what the first one failed with, or 0.
+///
+/// Errors:     -ETIMEDOUT  `deadline` passed; nothing was released; if one had failed by then, the
+///                         others were cancelled
+///             -E2BIG      `count` is more than WEFT_JOIN_MOST
+WEFT_API int weft_try_join_all(int *error, int *results, weft_task **tasks, size_t count,
+                               weft_time deadline);
+
+/// Waits until one of the tasks has ended, and stores its number, from 0, in `*index`. No handle is
+/// released and no task cancelled: join that one, and wait for the others again. Of several that had
+/// ended before, the first in the array is chosen.
+///
+/// Errors:     -ETIMEDOUT  `deadline` passed
+///             -ECHILD     there is none to wait for
+///             -E2BIG      `count` is more than WEFT_JOIN_MOST
+WEFT_API WEFT_MUST_CHECK int weft_join_any(size_t *index, weft_task *const *tasks, size_t count,
+                                           weft_time deadline);
+
+/// Waits until one of the tasks has ended, cancels the others, waits for them and releases all
+/// handles. `*winner` (may be NULL) is the number of the first, `*result` (may be NULL) what it
+/// returned.
+///
+/// Errors:     as weft_join_any(). After -ETIMEDOUT nothing was released; if there was a winner by
+///             then, the others were cancelled
+WEFT_API int weft_join_race(size_t *winner, int *result, weft_task **tasks, size_t count,
+                            weft_time deadline);
+
 /// Whether the task has ended.
 ///
 /// Call from: any thread that owns a handle.
