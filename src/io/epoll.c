@@ -38,12 +38,14 @@ static struct timespec to_timespec(weft_time t)
     return (struct timespec){ .tv_sec = (time_t)(t / WEFT_S), .tv_nsec = (long)(t % WEFT_S) };
 }
 
-static void take(struct weft__epoll *e, const struct epoll_event *event)
+static inline void take(struct weft__epoll *e, const struct epoll_event *event)
 {
-    switch (event->data.u64) {
-    case TAG_KICK: e->kicked = true; break;
-    case TAG_TIMER: e->timer_at = WEFT_FOREVER; break;
-    default: weft__epoll_happened(e, event); break;
+    if (weft__likely(event->data.u64 < TAG_TIMER)) {
+        weft__epoll_happened(e, event);
+    } else if (event->data.u64 == TAG_KICK) {
+        e->kicked = true;
+    } else {
+        e->timer_at = WEFT_FOREVER;
     }
 }
 
@@ -52,9 +54,12 @@ static void reap(struct weft__epoll *e, int count)
 {
     weft_assert(count >= 0 || errno == EINTR);
     weft__count(&e->counts.enters);
+    e->turn++;
+    e->calm = e->calm && count <= 1;
     for (int i = 0; i < count; i++) {
         take(e, &e->events[i]);
     }
+    weft__doubts_age(e);
     if (weft__epoll_has_work(e)) {
         weft__epoll_work(e);
     }
@@ -101,6 +106,20 @@ static int look(struct weft__epoll *e)
     return epoll_wait(e->epoll_fd, e->events, WEFT__EPOLL_EVENTS, 0);
 }
 
+/// T3: a look first if there may be something, because what it brings needs no proof any more.
+static int look_or_sleep(struct weft__epoll *e, weft_time until)
+{
+    if (e->doubts.count > 0) {
+        int count = e->calm ? 0 : look(e);
+        if (count != 0) {
+            return count;
+        }
+        e->calm = true;
+        weft__doubts_settle(e);
+    }
+    return weft__epoll_has_work(e) ? look(e) : sleep_until(e, until);
+}
+
 static int epoll_driver_poll(void *state)
 {
     struct weft__epoll *e = state;
@@ -118,7 +137,7 @@ static int epoll_driver_wait(void *state, weft_time until)
     struct weft__epoll *e = state;
     e->ended = 0;
     while (e->ended == 0 && !e->kicked) {
-        reap(e, weft__epoll_has_work(e) ? look(e) : sleep_until(e, until));
+        reap(e, look_or_sleep(e, until));
         if (e->ended == 0 && weft__clock_ns() >= until) {
             break;
         }

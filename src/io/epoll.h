@@ -41,18 +41,25 @@ struct weft__op_queue {
 #define WEFT__SLOT_KNOWN 0x8u  ///< epoll has heard of it
 #define WEFT__SLOT_KEPT 0x10u  ///< edge-triggered, for as long as weft has it (MANAGED)
 #define WEFT__SLOT_EDGE 0x20u  ///< edge-triggered for this wait
+#define WEFT__SLOT_WAITED 0x40u   ///< somebody has waited to read before
+#define WEFT__SLOT_STEADY 0x80u   ///< edge-triggered until proven otherwise (epoll_trust.c)
+#define WEFT__SLOT_DOUBTED 0x100u ///< an op relies on the registration or on GUESSED without proof
+#define WEFT__SLOT_GUESSED 0x200u ///< EMPTY is only likely
 
 /// What the driver knows of a descriptor.
 struct weft__slot {
     struct weft__op_queue readers;
     struct weft__op_queue writers;
-    struct weft__op_queue others;
+    struct weft__op *others;
     struct weft__slot *next;
     uint32_t generation; // of what is behind the number; events carry it
+    uint16_t hints;
+    uint16_t armed;      // what epoll will report, EPOLL*; 0: nothing, or the one shot was fired
     uint8_t kind;        // enum weft__fd_kind
-    uint8_t hints;
-    uint16_t armed; // what epoll will report, EPOLL*; 0: nothing, or the one shot was fired
+    uint8_t strikes;     // events in a row that nobody had waited for
+    uint32_t doubted_at; // the turn, cut
 };
+_Static_assert(sizeof(struct weft__slot) == WEFT__LINE, "one line each");
 
 /// Slots by descriptor, in pieces that stay where they are.
 struct weft__slots {
@@ -64,6 +71,23 @@ struct weft__slots {
 struct weft__slot_list {
     struct weft__slot *head;
     struct weft__slot *tail;
+};
+
+enum {
+    WEFT__DOUBTS = WEFT__SIZED(256, 2), ///< a power of two
+};
+
+/// A slot that is relied on since a turn of the driver.
+struct weft__doubt {
+    int fd;
+    uint32_t turn; // outdated if that is not slot.doubted_at
+};
+
+/// A ring, oldest first.
+struct weft__doubts {
+    struct weft__doubt ring[WEFT__DOUBTS];
+    unsigned first;
+    unsigned count;
 };
 
 /// SPLICE ops in flight.
@@ -80,6 +104,7 @@ struct weft__receive {
     uint32_t free_count;
     uint32_t count;
     uint32_t size;
+    size_t stride;
 };
 
 struct weft__epoll {
@@ -109,6 +134,9 @@ struct weft__epoll {
     struct weft__slot_list hungry; ///< whose first reader wants a receive buffer
     struct weft__slots slots;
     struct weft__splices splices;
+    struct weft__doubts doubts;
+    uint32_t turn; ///< counts looks at epoll
+    bool calm;     ///< the last looks found little: the next will probably sleep
     struct weft__receive receive;
     const struct weft_allocator *allocator;
     struct weft__offload offload;
@@ -136,6 +164,11 @@ static inline void weft__op_queue_remove(struct weft__op_queue *queue, struct we
     }
 }
 
+static inline void weft__slot_drop(struct weft__slot *slot, unsigned hints)
+{
+    slot->hints = (uint16_t)(slot->hints & ~hints);
+}
+
 static inline void weft__slot_list_add(struct weft__slot_list *list, struct weft__slot *slot)
 {
     if ((slot->hints & WEFT__SLOT_LISTED) == 0) {
@@ -156,7 +189,7 @@ static inline struct weft__slot *weft__slot_list_take(struct weft__slot_list *li
     struct weft__slot *slot = list->head;
     if (slot != NULL) {
         list->head = slot->next;
-        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_LISTED);
+        weft__slot_drop(slot, WEFT__SLOT_LISTED);
     }
     return slot;
 }
@@ -192,8 +225,47 @@ int weft__slot_arm(struct weft__epoll *e, struct weft__slot *slot, int fd, bool 
 /// The same after an event, for the ops that still wait, if any do.
 int weft__slot_rearm(struct weft__epoll *e, struct weft__slot *slot, int fd);
 
+/// Tells epoll once more what it should know of the slot. It reports at once what is ready.
+int weft__slot_prove(struct weft__epoll *e, struct weft__slot *slot, int fd);
+
+/// Back to one shot at a time.
+void weft__slot_demote(struct weft__epoll *e, struct weft__slot *slot, int fd);
+
 /// Drops what is known of the descriptor. Events that are under way will be ignored.
 void weft__slot_forget(struct weft__epoll *e, struct weft__slot *slot, int fd);
+
+/// Puts an op into slot.others, and takes it out.
+static inline void weft__others_add(struct weft__slot *slot, struct weft__op *op)
+{
+    op->next = slot->others;
+    op->link = &slot->others;
+    if (op->next != NULL) {
+        op->next->link = &op->next;
+    }
+    slot->others = op;
+}
+
+static inline void weft__others_remove(struct weft__op *op)
+{
+    *op->link = op->next;
+    if (op->next != NULL) {
+        op->next->link = op->link;
+    }
+}
+
+// epoll_trust.c
+
+/// An op relies on what is known of the slot from now on.
+void weft__slot_doubt(struct weft__epoll *e, struct weft__slot *slot, int fd);
+
+/// Proves those that were relied on for long without an event. After each look at epoll.
+void weft__doubts_age(struct weft__epoll *e);
+
+/// Proves all. Before a sleep.
+void weft__doubts_settle(struct weft__epoll *e);
+
+/// An event of a STEADY slot in which nobody waits.
+void weft__slot_strike(struct weft__epoll *e, struct weft__slot *slot, int fd);
 
 // epoll_buffers.c
 

@@ -89,9 +89,8 @@ void weft__epoll_cancel(void *state, struct weft__op *op)
     }
 }
 
-static void ask_queue(struct weft__epoll *e, struct weft__op_queue *queue, int64_t result)
+static void ask_all(struct weft__epoll *e, struct weft__op *op, int64_t result)
 {
-    struct weft__op *op = queue->head;
     while (op != NULL) {
         struct weft__op *next = op->next;
         ask_to_end(e, op, result);
@@ -101,9 +100,9 @@ static void ask_queue(struct weft__epoll *e, struct weft__op_queue *queue, int64
 
 void weft__epoll_ask_slot(struct weft__epoll *e, struct weft__slot *slot, int64_t result)
 {
-    ask_queue(e, &slot->readers, result);
-    ask_queue(e, &slot->writers, result);
-    ask_queue(e, &slot->others, result);
+    ask_all(e, slot->readers.head, result);
+    ask_all(e, slot->writers.head, result);
+    ask_all(e, slot->others, result);
 }
 
 void weft__epoll_forget(void *state, int fd)

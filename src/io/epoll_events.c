@@ -31,39 +31,52 @@ static bool is_misled(struct weft__slot *slot, const struct weft__op *op)
            weft__poll_now(op->fd, POLLOUT) > 0;
 }
 
+/// Whether an op that was tried stays in its queue. Then `*next` is the one to try after it.
+static bool stays(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op, int64_t *n,
+                  struct weft__op **next)
+{
+    *next = NULL;
+    if (*n == WEFT__NO_BUFFER) {
+        weft__slot_list_add(&e->hungry, slot);
+        return true;
+    }
+    if (*n != WEFT__WOULD_BLOCK || op->code == WEFT__OP_SPLICE) {
+        return false; // a splice may have to wait at its other end now
+    }
+    if (op->stage == WEFT__EPOLL_READING) {
+        *next = next_try(slot, op->next);
+        return true;
+    }
+    if (is_misled(slot, op)) {
+        *n = WEFT__WOULD_BLOCK_UNSEEN;
+        return false;
+    }
+    return true;
+}
+
 /// Tries the readers or the writers in turn until one would block.
 static void run_queue(struct weft__epoll *e, struct weft__slot *slot, struct weft__op_queue *queue)
 {
     uint32_t generation = slot->generation;
     int left = OPS_PER_EVENT;
-    struct weft__op *op = next_try(slot, queue->head);
-    while (op != NULL) {
+    struct weft__op *next;
+    for (struct weft__op *op = next_try(slot, queue->head); op != NULL; op = next) {
         int64_t n = weft__epoll_attempt(e, slot, op);
-        if (n == WEFT__NO_BUFFER) {
-            weft__slot_list_add(&e->hungry, slot);
+        if (weft__unlikely(n < 0) && stays(e, slot, op, &n, &next)) {
+            continue;
+        }
+        weft__op_queue_remove(queue, op);
+        e->waiting--;
+        op->stage = WEFT__EPOLL_IDLE;
+        if (weft__likely(n >= 0) || weft__epoll_go_on(e, slot, op, n)) {
+            weft__epoll_end(e, op, n >= 0 ? n : op->result);
+        }
+        if (slot->generation != generation || n == WEFT__WOULD_BLOCK) {
             return;
         }
-        bool splice = op->code == WEFT__OP_SPLICE; // it may have to wait at its other end now
-        if (n == WEFT__WOULD_BLOCK && !splice) {
-            if (op->stage == WEFT__EPOLL_READING) {
-                op = next_try(slot, op->next);
-                continue;
-            }
-            if (!is_misled(slot, op)) {
-                return;
-            }
-            n = WEFT__WOULD_BLOCK_UNSEEN;
-        }
-        weft__epoll_leave(e, op);
-        if (weft__epoll_go_on(e, slot, op, n)) {
-            weft__epoll_end(e, op, op->result);
-        }
-        if (slot->generation != generation || (splice && n == WEFT__WOULD_BLOCK)) {
-            return;
-        }
-        op = next_try(slot, queue->head);
+        next = next_try(slot, queue->head);
         bool listed = (slot->hints & WEFT__SLOT_LISTED) != 0;
-        if (op != NULL && --left <= 0 && !listed) {
+        if (weft__unlikely(next != NULL && --left <= 0 && !listed)) {
             weft__slot_list_add(&e->again, slot);
             return;
         }
@@ -81,7 +94,7 @@ static struct weft__op *next_poller(struct weft__op *op)
 static void run_pollers(struct weft__epoll *e, struct weft__slot *slot)
 {
     uint32_t generation = slot->generation;
-    struct weft__op *op = next_poller(slot->others.head);
+    struct weft__op *op = next_poller(slot->others);
     while (op != NULL && slot->generation == generation) {
         int64_t n = weft__epoll_attempt(e, slot, op);
         if (n == WEFT__WOULD_BLOCK) {
@@ -90,7 +103,23 @@ static void run_pollers(struct weft__epoll *e, struct weft__slot *slot)
         }
         weft__epoll_leave(e, op);
         weft__epoll_end(e, op, n);
-        op = next_poller(slot->others.head);
+        op = next_poller(slot->others);
+    }
+}
+
+/// What an event leaves to be done about the registration.
+static void follow_up(struct weft__epoll *e, struct weft__slot *slot, int fd)
+{
+    bool steady = (slot->hints & WEFT__SLOT_STEADY) != 0;
+    if (steady && (slot->readers.head != NULL || slot->others != NULL)) {
+        weft__slot_doubt(e, slot, fd); // T2
+    }
+    if (steady && (slot->armed & EPOLLOUT) == 0) {
+        return;
+    }
+    int rc = weft__slot_rearm(e, slot, fd);
+    if (weft__unlikely(rc < 0)) {
+        weft__epoll_ask_slot(e, slot, rc);
     }
 }
 
@@ -104,31 +133,46 @@ void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event
     if (weft__unlikely(slot->generation != generation)) {
         return;
     }
-    if ((slot->hints & (WEFT__SLOT_KEPT | WEFT__SLOT_EDGE)) == 0) {
+    if ((slot->hints & (WEFT__SLOT_KEPT | WEFT__SLOT_EDGE | WEFT__SLOT_STEADY)) == 0) {
         slot->armed = 0; // the one shot
     }
     if (weft__unlikely((events & (ends | EPOLLPRI)) != 0)) {
         slot->hints |= WEFT__SLOT_WARY;
     }
+    bool idle = slot->readers.head == NULL && slot->writers.head == NULL && slot->others == NULL;
+    if (weft__unlikely(idle && (slot->hints & WEFT__SLOT_STEADY) != 0)) {
+        weft__slot_drop(slot, WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED);
+        weft__slot_strike(e, slot, fd);
+        return;
+    }
+    weft__slot_drop(slot, WEFT__SLOT_DOUBTED);
+    slot->strikes = 0;
     if ((events & (EPOLLIN | EPOLLPRI | ends)) != 0) {
-        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_EMPTY);
+        weft__slot_drop(slot, WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED);
         run_queue(e, slot, &slot->readers);
     }
     if (slot->writers.head != NULL && (events & (EPOLLOUT | ends)) != 0 &&
         slot->generation == generation) {
         run_queue(e, slot, &slot->writers);
     }
-    if (weft__unlikely(slot->others.head != NULL) && slot->generation == generation) {
+    if (weft__unlikely(slot->others != NULL) && slot->generation == generation) {
         run_pollers(e, slot);
     }
-    if (slot->generation == generation) {
-        int rc = weft__slot_rearm(e, slot, fd);
-        if (weft__unlikely(rc < 0)) {
-            weft__epoll_ask_slot(e, slot, rc);
-        }
+    bool settled = (slot->hints & WEFT__SLOT_KEPT) != 0 && (slot->armed & EPOLLOUT) == 0;
+    if (!settled && slot->generation == generation) {
+        follow_up(e, slot, fd);
     }
 }
 
+static struct weft__op *first_op(const struct weft__slot *slot)
+{
+    if (slot->readers.head != NULL) {
+        return slot->readers.head;
+    }
+    return slot->writers.head != NULL ? slot->writers.head : next_poller(slot->others);
+}
+
+/// Tries all ops of a slot whose registration may say nothing: it was not needed yet, or is gone.
 static void look_again(struct weft__epoll *e, struct weft__slot *slot)
 {
     uint32_t generation = slot->generation;
@@ -136,8 +180,10 @@ static void look_again(struct weft__epoll *e, struct weft__slot *slot)
     if (slot->generation == generation) {
         run_queue(e, slot, &slot->writers);
     }
-    // Those that found no buffer were not armed.
-    struct weft__op *op = slot->readers.head;
+    if (slot->generation == generation) {
+        run_pollers(e, slot);
+    }
+    struct weft__op *op = first_op(slot);
     if (op != NULL && (slot->hints & WEFT__SLOT_LISTED) == 0) {
         int rc = weft__slot_arm(e, slot, weft__op_waits_at(op), weft__op_is_managed(op));
         if (rc < 0) {

@@ -59,14 +59,14 @@ bool weft__epoll_offload(struct weft__epoll *e, struct weft__op *op)
     *job = (struct weft__epoll_job){ .job = { .run = run }, .driver = e, .op = op };
     op->stage = WEFT__EPOLL_BLOCKING;
     op->extra = job;
-    weft__op_queue_add(&weft__slot_of(e, op->fd)->others, op);
+    weft__others_add(weft__slot_of(e, op->fd), op);
     atomic_fetch_add_explicit(&e->jobs_out, 1, memory_order_relaxed);
     int rc = e->offload.send(e->offload.pool, &job->job);
     if (rc == 0) {
         return false;
     }
     atomic_fetch_sub_explicit(&e->jobs_out, 1, memory_order_relaxed);
-    weft__op_queue_remove(&weft__slot_of(e, op->fd)->others, op);
+    weft__others_remove(op);
     free_job(e, job);
     op->stage = WEFT__EPOLL_IDLE;
     op->result = rc;
@@ -80,7 +80,7 @@ bool weft__epoll_recall(struct weft__epoll *e, struct weft__op *op)
         return false;
     }
     atomic_fetch_sub_explicit(&e->jobs_out, 1, memory_order_relaxed);
-    weft__op_queue_remove(&weft__slot_of(e, op->fd)->others, op);
+    weft__others_remove(op);
     free_job(e, job);
     return true;
 }
@@ -93,7 +93,7 @@ void weft__epoll_take_finished(struct weft__epoll *e)
         struct weft__op *op = job->op;
         int64_t result = job->result;
         node = node->next;
-        weft__op_queue_remove(&weft__slot_of(e, op->fd)->others, op);
+        weft__others_remove(op);
         free_job(e, job);
         op->stage = WEFT__EPOLL_IDLE;
         weft__epoll_came_back(e, op, result);
@@ -104,7 +104,7 @@ static void recall_all(struct weft__epoll *e)
 {
     for (size_t i = 0; i < e->slots.count; i++) {
         for (size_t k = 0; e->slots.pieces[i] != NULL && k < WEFT__SLOTS_PER_PIECE; k++) {
-            struct weft__op *op = e->slots.pieces[i][k].others.head;
+            struct weft__op *op = e->slots.pieces[i][k].others;
             while (op != NULL) {
                 struct weft__op *next = op->next;
                 if (op->stage == WEFT__EPOLL_BLOCKING) {

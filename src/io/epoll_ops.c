@@ -7,26 +7,27 @@
 //          | event: try again                      |   blocking pool
 //          +-- would block ------------------------+       |
 //          v                                               v
-//        done() <------- driver.ending <-- cancel     done()
+//        done() <------- driver.ending <-- cancel       done()
 //
 //   W1  Of a MANAGED descriptor epoll reports edges. A hint EMPTY is set only after a system call that
 //       found it so, and cleared by every event. Whatever comes after that call makes a new edge, so
 //       an op that relies on the hint instead of trying is woken.
 //   W2  A read shorter than asked for counts as such a call. Not so when an end, an error or urgent
 //       bytes had been reported (WARY): those stop a read short, and their edge has passed.
-//   W3  Of a plain descriptor the hint is only a guess: arming it reports at once what is there.
+//   W3  Of a plain descriptor the hint is only a guess. Arming it, or proving that it is armed, reports
+//       what is there already (epoll_slots.c, epoll_trust.c).
 //   W4  done() may do anything: submit, cancel, forget, free its op. So no pointer to an op is kept
 //       across it, slots stay where they are, and a changed generation ends the work on a slot.
 //   W5  Nothing is ended inside cancel(), forget() or give(): their callers may be about to park.
 //
-// Checked by: tests/unit/op_test.c, tests/unit/epoll_ops_test.c.
+// Checked by: tests/unit/op_*test.c, tests/unit/epoll_*_test.c.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
+#include "io/direct.h"
 #include "io/epoll.h"
 #include "sched/carrier.h"
 
@@ -40,21 +41,19 @@ static const uint8_t sides[WEFT__OP_CODES] = {
     [WEFT__OP_SENDMSG] = WRITES, [WEFT__OP_CONNECT] = WRITES,
 };
 
-static void count_short(struct weft__epoll *e, const struct weft__op *op, int64_t result)
-{
-    bool writes = sides[op->code] == WRITES && op->code != WEFT__OP_CONNECT;
-    if (writes && result >= 0 && weft__unlikely((size_t)result < weft__op_bytes(op))) {
-        weft__count(&e->counts.short_writes);
-    }
-}
-
 /// The op's account when it ends, however it does.
 static void settle(struct weft__epoll *e, struct weft__op *op, int64_t result)
 {
     op->stage = WEFT__EPOLL_IDLE;
     op->result = result;
     weft__count(&e->counts.completed);
-    count_short(e, op, result);
+    if (sides[op->code] == READS) {
+        return;
+    }
+    bool writes = sides[op->code] == WRITES && op->code != WEFT__OP_CONNECT;
+    if (writes && result >= 0 && weft__unlikely((size_t)result < weft__op_bytes(op))) {
+        weft__count(&e->counts.short_writes);
+    }
     if (weft__unlikely(op->code == WEFT__OP_SPLICE)) {
         weft__splices_remove(e, op);
     }
@@ -80,8 +79,8 @@ static int64_t recv_selected(struct weft__epoll *e, struct weft__slot *slot, str
         return WEFT__NO_BUFFER;
     }
     uint16_t number = receive->free[receive->free_count - 1];
-    int64_t n = weft__perform_recv(op, &slot->kind, weft__epoll_buffer(e, number), receive->size,
-                                   op->flags);
+    int64_t n = weft__perform_recv(op, &slot->kind, receive->memory + number * receive->stride,
+                                   receive->size, op->flags);
     if (n > 0) {
         receive->free_count--;
         op->result_flags |= WEFT__OP_BUFFER | (uint32_t)number << 16;
@@ -103,6 +102,19 @@ static void inherit_kind(struct weft__epoll *e, struct weft__slot *listener, int
     }
 }
 
+/// A read came back short (W2).
+static void note_short(struct weft__slot *slot, struct weft__op *op)
+{
+    bool local = slot->kind == WEFT__FD_LOCAL;
+    bool wary = (slot->hints & WEFT__SLOT_WARY) != 0;
+    if (!wary) {
+        slot->hints |= local ? WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED : WEFT__SLOT_EMPTY;
+    }
+    if (wary || local || !weft__op_is_managed(op)) {
+        op->result_flags &= ~WEFT__OP_EMPTY; // likely is not enough
+    }
+}
+
 /// Performs the op if it does not block, and keeps the slot's hints.
 int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op)
 {
@@ -113,14 +125,10 @@ int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, stru
         n = weft__perform(op, &slot->kind);
     }
     if ((op->result_flags & WEFT__OP_EMPTY) != 0) {
-        if ((slot->hints & WEFT__SLOT_WARY) == 0) {
-            slot->hints |= WEFT__SLOT_EMPTY;
-        }
-        if ((slot->hints & WEFT__SLOT_WARY) != 0 || !weft__op_is_managed(op)) {
-            op->result_flags &= ~WEFT__OP_EMPTY;
-        }
+        note_short(slot, op);
     } else if (n == WEFT__WOULD_BLOCK && sides[op->code] == READS && !weft__op_is_aside(op)) {
         slot->hints |= WEFT__SLOT_EMPTY;
+        weft__slot_drop(slot, WEFT__SLOT_GUESSED);
     } else if (op->code == WEFT__OP_ACCEPT && n >= 0 && weft__op_is_managed(op)) {
         inherit_kind(e, slot, op->fd, (int)n);
     }
@@ -129,19 +137,25 @@ int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, stru
 
 // Waiting.
 
-static struct weft__op_queue *queue_of(struct weft__slot *slot, uint8_t stage)
+static void join(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op)
 {
-    switch (stage) {
-    case WEFT__EPOLL_READING: return &slot->readers;
-    case WEFT__EPOLL_WRITING: return &slot->writers;
-    default: return &slot->others;
+    e->waiting++;
+    switch (op->stage) {
+    case WEFT__EPOLL_READING: weft__op_queue_add(&slot->readers, op); break;
+    case WEFT__EPOLL_WRITING: weft__op_queue_add(&slot->writers, op); break;
+    default: weft__others_add(slot, op); break;
     }
 }
 
 void weft__epoll_leave(struct weft__epoll *e, struct weft__op *op)
 {
-    weft__op_queue_remove(queue_of(weft__slot_of(e, weft__op_waits_at(op)), op->stage), op);
+    struct weft__slot *slot = weft__slot_of(e, weft__op_waits_at(op));
     e->waiting--;
+    switch (op->stage) {
+    case WEFT__EPOLL_READING: weft__op_queue_remove(&slot->readers, op); break;
+    case WEFT__EPOLL_WRITING: weft__op_queue_remove(&slot->writers, op); break;
+    default: weft__others_remove(op); break;
+    }
     op->stage = WEFT__EPOLL_IDLE;
 }
 
@@ -175,6 +189,12 @@ static uint8_t stage_for(const struct weft__op *op)
     return full ? WEFT__EPOLL_WRITING : WEFT__EPOLL_RETRYING;
 }
 
+/// Whether epoll will tell when there is something for this reader, as things are.
+static bool reports_bytes(const struct weft__slot *slot, const struct weft__op *op)
+{
+    return (slot->hints & WEFT__SLOT_KEPT) != 0 && op->stage == WEFT__EPOLL_READING;
+}
+
 static bool offload(struct weft__epoll *e, struct weft__op *op);
 
 /// Puts the op, which would block, where an event finds it. True: it has ended instead.
@@ -191,8 +211,13 @@ static bool wait_ready(struct weft__epoll *e, struct weft__op *op)
         op->result = -ENOMEM;
         return true;
     }
-    weft__op_queue_add(queue_of(slot, op->stage), op);
-    e->waiting++;
+    join(e, slot, op);
+    if (reports_bytes(slot, op)) {
+        if ((slot->hints & WEFT__SLOT_GUESSED) != 0) {
+            weft__slot_doubt(e, slot, fd);
+        }
+        return false;
+    }
     int rc = weft__slot_arm(e, slot, fd, weft__op_is_managed(op));
     if (weft__likely(rc == 0)) {
         return false;
@@ -238,8 +263,7 @@ bool weft__epoll_go_on(struct weft__epoll *e, struct weft__slot *slot, struct we
         return false;
     }
     op->stage = WEFT__EPOLL_READING;
-    weft__op_queue_add(&slot->readers, op);
-    e->waiting++;
+    join(e, slot, op);
     weft__slot_list_add(&e->hungry, slot);
     return false;
 }
@@ -278,15 +302,63 @@ static int prepare(struct weft__epoll *e, struct weft__op *op, struct weft__slot
     if (weft__unlikely(*slot == NULL)) {
         return -ENOMEM;
     }
-    if (weft__unlikely(op->code == WEFT__OP_SPLICE)) {
-        if (!weft__splices_add(e, op)) {
-            return -ENOMEM;
-        }
+    if (weft__unlikely(op->code == WEFT__OP_SPLICE) && !weft__splices_add(e, op)) {
+        return -ENOMEM;
     }
     if (weft__unlikely(op->code == WEFT__OP_CONNECT)) { // what was before is another connection's
-        (*slot)->hints = (uint8_t)((*slot)->hints & ~(WEFT__SLOT_WARY | WEFT__SLOT_EMPTY));
+        weft__slot_drop(*slot, WEFT__SLOT_WARY | WEFT__SLOT_EMPTY);
     }
     return 0;
+}
+
+/// The two halves of a request, without detours: a read where nothing is to be had, and a send. True:
+/// that is all there is to do; `*ended` says what submit() answers.
+static inline bool submit_quickly(struct weft__epoll *e, struct weft__op *op, bool *ended)
+{
+    struct weft__slot *slot = weft__slot_get(e, op->fd);
+    if (weft__unlikely(slot == NULL)) {
+        return false;
+    }
+    if (op->code == WEFT__OP_RECV || op->code == WEFT__OP_READ) {
+        unsigned steady = weft__op_is_managed(op) ? WEFT__SLOT_KEPT
+                                                  : WEFT__SLOT_KEPT | WEFT__SLOT_STEADY;
+        bool reported = (slot->hints & steady) != 0 && (slot->hints & WEFT__SLOT_EMPTY) != 0;
+        if (!reported || is_settled(slot, op)) {
+            return false;
+        }
+        op->stage = WEFT__EPOLL_READING;
+        weft__op_queue_add(&slot->readers, op);
+        e->waiting++;
+        if ((slot->hints & (WEFT__SLOT_STEADY | WEFT__SLOT_GUESSED)) != 0) {
+            weft__slot_doubt(e, slot, op->fd);
+        }
+        *ended = false;
+        return true;
+    }
+    bool writes = op->code == WEFT__OP_SEND ||
+                  (op->code == WEFT__OP_WRITE && weft__is_socket(slot->kind));
+    if (!writes || slot->writers.head != NULL) {
+        return false;
+    }
+    int64_t n = weft__send(op->fd, op->data, op->size, 0);
+    if (weft__unlikely(n == WEFT__WOULD_BLOCK || n == -ENOTSOCK)) {
+        return false;
+    }
+    settle(e, op, n);
+    *ended = true;
+    return true;
+}
+
+/// Whether the op is one of those, and asks for nothing unusual.
+static bool is_quick(const struct weft__op *op)
+{
+    switch (op->code) {
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND: return op->flags == 0 && op->fd >= 0;
+    case WEFT__OP_READ:
+    case WEFT__OP_WRITE: return op->offset < 0 && op->fd >= 0;
+    default: return false;
+    }
 }
 
 bool weft__epoll_submit(void *state, struct weft__op *op)
@@ -297,6 +369,10 @@ bool weft__epoll_submit(void *state, struct weft__op *op)
     op->result = 0;
     op->result_flags = 0;
     op->scratch = 0;
+    bool ended;
+    if (is_quick(op) && submit_quickly(e, op, &ended)) {
+        return ended;
+    }
     int rc = prepare(e, op, &slot);
     if (weft__unlikely(rc < 0)) {
         settle(e, op, rc);

@@ -3,10 +3,11 @@
 // Two ways to be in epoll's set:
 //
 //   MANAGED   edge-triggered, added once and kept until forget(). Only weft closes such a descriptor,
-//             so what was added is what is there.
+//             so what was added is what is there. (KEPT)
 //   plain     one shot, armed anew for each wait. The user may have closed the descriptor meanwhile
 //             and got its number again for something else: MOD then says ENOENT, and ADD follows. MOD
-//             reports at once what is ready already, so nothing that came in between is lost.
+//             reports at once what is ready already, so nothing that came in between is lost. Those
+//             that are read again and again become edge-triggered, too (STEADY, epoll_trust.c).
 //
 //   S1  EPOLLOUT is asked for only when something waits to write. A Unix or a UDP socket reports each
 //       message that its peer takes, which would be one wake-up for nothing per message.
@@ -96,7 +97,7 @@ static uint32_t interest(const struct weft__slot *slot)
     if (slot->writers.head != NULL) {
         events |= EPOLLOUT;
     }
-    for (const struct weft__op *op = slot->others.head; op != NULL; op = op->next) {
+    for (const struct weft__op *op = slot->others; op != NULL; op = op->next) {
         if (op->stage == WEFT__EPOLL_POLLING) {
             events |= op->flags;
             any = true;
@@ -125,29 +126,49 @@ static int control(struct weft__epoll *e, struct weft__slot *slot, int fd, uint3
     return 0;
 }
 
+/// Has the slot registered edge-triggered, for input at least.
+static int control_edges(struct weft__epoll *e, struct weft__slot *slot, int fd, unsigned hint)
+{
+    uint32_t events = interest(slot) | EPOLLIN | EPOLLRDHUP | EPOLLPRI;
+    weft__slot_drop(slot, WEFT__SLOT_EDGE);
+    slot->hints = (uint16_t)(slot->hints | hint);
+    int rc = control(e, slot, fd, events | EPOLLET);
+    if (rc < 0) {
+        weft__slot_drop(slot, hint);
+    }
+    return rc;
+}
+
+static bool reports(const struct weft__slot *slot, uint32_t events)
+{
+    return (events & ~(uint32_t)(slot->armed | EPOLLERR | EPOLLHUP)) == 0;
+}
+
 int weft__slot_arm(struct weft__epoll *e, struct weft__slot *slot, int fd, bool managed)
 {
     uint32_t events = interest(slot);
-    if (managed && (slot->hints & WEFT__SLOT_KEPT) == 0) {
-        slot->armed = EPOLLIN | EPOLLRDHUP | EPOLLPRI;
-        slot->hints = (uint8_t)((slot->hints | WEFT__SLOT_KEPT) & ~WEFT__SLOT_EDGE);
-    } else if ((slot->hints & WEFT__SLOT_KEPT) == 0) {
-        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_EDGE);
-        return control(e, slot, fd, events | EPOLLONESHOT);
-    } else if ((events & ~(uint32_t)slot->armed) == 0) {
+    bool kept = (slot->hints & WEFT__SLOT_KEPT) != 0;
+    if (kept || managed) {
+        weft__slot_drop(slot, WEFT__SLOT_STEADY | WEFT__SLOT_DOUBTED);
+        return kept && reports(slot, events) ? 0 : control_edges(e, slot, fd, WEFT__SLOT_KEPT);
+    }
+    if ((slot->hints & WEFT__SLOT_STEADY) != 0 && reports(slot, events)) {
+        weft__slot_doubt(e, slot, fd);
         return 0;
     }
-    int rc = control(e, slot, fd, events | slot->armed | EPOLLET);
-    if (rc < 0) {
-        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_KEPT);
+    bool reads = slot->readers.head != NULL;
+    if (reads && (slot->hints & (WEFT__SLOT_STEADY | WEFT__SLOT_WAITED)) != 0) {
+        return control_edges(e, slot, fd, WEFT__SLOT_STEADY);
     }
-    return rc;
+    weft__slot_drop(slot, WEFT__SLOT_EDGE | WEFT__SLOT_STEADY);
+    slot->hints |= reads ? WEFT__SLOT_WAITED : 0;
+    return control(e, slot, fd, events | EPOLLONESHOT);
 }
 
 int weft__slot_rearm(struct weft__epoll *e, struct weft__slot *slot, int fd)
 {
     uint32_t events = interest(slot);
-    if ((slot->hints & WEFT__SLOT_KEPT) != 0) {
+    if ((slot->hints & (WEFT__SLOT_KEPT | WEFT__SLOT_STEADY)) != 0) {
         // S1, except for TCP: it reports room only to who has met with none.
         bool quiet = slot->kind == WEFT__FD_STREAM;
         if ((slot->armed & EPOLLOUT & ~events) == 0 || quiet) {
@@ -157,14 +178,26 @@ int weft__slot_rearm(struct weft__epoll *e, struct weft__slot *slot, int fd)
     }
     bool edge = (slot->hints & WEFT__SLOT_EDGE) != 0;
     if (events == 0 && edge) {
-        slot->hints = (uint8_t)(slot->hints & ~WEFT__SLOT_EDGE);
-        return control(e, slot, fd, EPOLLONESHOT);
+        weft__slot_demote(e, slot, fd);
+        return 0;
     }
-    if ((events & ~(uint32_t)slot->armed) == 0) {
+    if (events == 0 || (edge && reports(slot, events))) {
         return 0;
     }
     slot->hints |= WEFT__SLOT_EDGE;
     return control(e, slot, fd, events | EPOLLET); // S2
+}
+
+int weft__slot_prove(struct weft__epoll *e, struct weft__slot *slot, int fd)
+{
+    return control(e, slot, fd, slot->armed | EPOLLET);
+}
+
+void weft__slot_demote(struct weft__epoll *e, struct weft__slot *slot, int fd)
+{
+    weft__slot_drop(slot, WEFT__SLOT_EDGE | WEFT__SLOT_STEADY | WEFT__SLOT_WAITED);
+    (void)control(e, slot, fd, EPOLLONESHOT); // gone if the user closed it
+    slot->armed = 0;
 }
 
 void weft__slot_forget(struct weft__epoll *e, struct weft__slot *slot, int fd)
@@ -176,4 +209,5 @@ void weft__slot_forget(struct weft__epoll *e, struct weft__slot *slot, int fd)
     slot->kind = WEFT__FD_UNKNOWN;
     slot->hints &= WEFT__SLOT_LISTED;
     slot->armed = 0;
+    slot->strikes = 0;
 }

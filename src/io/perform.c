@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "io/direct.h"
 
 static int64_t result_of(int64_t rc)
 {
@@ -105,26 +106,11 @@ static bool takes_all(uint32_t flags)
     return (flags & ~(uint32_t)(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL | MSG_CMSG_CLOEXEC)) == 0;
 }
 
-/// A read of a Unix stream stops where descriptors are attached. Only recvmsg says so.
-static int64_t recv_local(int fd, void *data, size_t size, int flags, bool *stopped)
+static inline int64_t recv_once(struct weft__op *op, uint8_t kind, void *data, size_t size,
+                                uint32_t flags)
 {
-    struct iovec iov = { .iov_base = data, .iov_len = size };
-    struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-    int64_t n = result_of(recvmsg(fd, &message, flags));
-    *stopped = (message.msg_flags & MSG_CTRUNC) != 0;
-    return n;
-}
-
-static int64_t recv_once(struct weft__op *op, uint8_t kind, void *data, size_t size, uint32_t flags)
-{
-    bool stopped = kind == WEFT__FD_PACKET;
-    int64_t n;
-    if (kind == WEFT__FD_LOCAL) {
-        n = recv_local(op->fd, data, size, (int)flags | MSG_DONTWAIT, &stopped);
-    } else {
-        n = result_of(recv(op->fd, data, size, (int)flags | MSG_DONTWAIT));
-    }
-    if (n > 0 && (size_t)n < size && !stopped && takes_all(flags)) {
+    int64_t n = weft__recv(op->fd, data, size, flags);
+    if (n > 0 && (size_t)n < size && kind != WEFT__FD_PACKET && takes_all(flags)) {
         op->result_flags |= WEFT__OP_EMPTY;
     }
     return n;
@@ -164,6 +150,9 @@ static int64_t recv_all(struct weft__op *op, uint8_t kind, char *data, size_t si
 int64_t weft__perform_recv(struct weft__op *op, uint8_t *kind, void *data, size_t size,
                            uint32_t flags)
 {
+    if (weft__likely(*kind == WEFT__FD_STREAM && flags == 0)) {
+        return recv_once(op, WEFT__FD_STREAM, data, size, 0);
+    }
     if (weft__unlikely(!weft__is_socket(*kind))) {
         int rc = weft__socket_kind(op->fd);
         if (rc < 0) {
@@ -200,7 +189,6 @@ static int64_t send_now(struct weft__op *op, uint8_t *kind)
 static int64_t message_all(struct weft__op *op, bool sends)
 {
     struct msghdr *message = op->data;
-    int flags = (int)op->flags | MSG_DONTWAIT;
     size_t size = weft__op_bytes(op);
     for (;;) {
         struct iovec one;
@@ -208,8 +196,8 @@ static int64_t message_all(struct weft__op *op, bool sends)
                                             (size_t)op->result, SIZE_MAX, &one);
         struct msghdr rest = { .msg_iov = span.parts, .msg_iovlen = span.count };
         struct msghdr *part = op->result == 0 ? message : &rest;
-        int64_t n = result_of(sends ? sendmsg(op->fd, part, flags | MSG_NOSIGNAL)
-                                    : recvmsg(op->fd, part, flags));
+        int64_t n = sends ? weft__sendmsg(op->fd, part, op->flags)
+                          : weft__recvmsg(op->fd, part, op->flags);
         if (n == WEFT__WOULD_BLOCK) {
             return n;
         }
@@ -228,7 +216,7 @@ static int64_t recvmsg_now(struct weft__op *op, uint8_t *kind)
     if (wants_all(op, kind, op->flags)) {
         return message_all(op, false);
     }
-    return result_of(recvmsg(op->fd, op->data, (int)op->flags | MSG_DONTWAIT));
+    return weft__recvmsg(op->fd, op->data, op->flags);
 }
 
 static int64_t sendmsg_now(struct weft__op *op, uint8_t *kind)
@@ -236,7 +224,7 @@ static int64_t sendmsg_now(struct weft__op *op, uint8_t *kind)
     if (wants_all(op, kind, op->flags)) {
         return message_all(op, true);
     }
-    return result_of(sendmsg(op->fd, op->data, (int)op->flags | MSG_DONTWAIT | MSG_NOSIGNAL));
+    return weft__sendmsg(op->fd, op->data, op->flags);
 }
 
 // Calls without a flag: the descriptor is switched to non-blocking mode if it is not (F1).

@@ -12,7 +12,7 @@ struct iovec;
 enum weft__fd_kind {
     WEFT__FD_UNKNOWN,
     WEFT__FD_STREAM, ///< a TCP socket: a read that is shorter than asked for has emptied it
-    WEFT__FD_LOCAL,  ///< a Unix stream socket: likewise, unless it stopped at passed descriptors
+    WEFT__FD_LOCAL,  ///< a Unix stream socket: likewise, unless it stopped at attached descriptors
     WEFT__FD_PACKET, ///< any other socket: short says nothing
     WEFT__FD_FILE,   ///< a file, a directory, a block device: always "ready", and yet it blocks
     WEFT__FD_OTHER,  ///< pipes, terminals, eventfds and so on
@@ -38,7 +38,7 @@ static inline bool weft__is_socket(uint8_t kind)
 
 /// Performs the op if that does not block: its result, or one of the three above. op->result holds
 /// what has been transferred by earlier attempts. `kind` is a guess that is looked up or corrected
-/// where it matters. Sets WEFT__OP_EMPTY if a read emptied the socket. Not for SELECT.
+/// where it matters. Sets WEFT__OP_EMPTY if a read was short. Not for SELECT.
 int64_t weft__perform(struct weft__op *op, uint8_t *kind);
 
 /// A RECV into the given memory, with MSG_* flags.

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include "io/direct.h"
 #include "io/perform.h"
 
 static int64_t result_of(int64_t rc)
@@ -74,19 +75,19 @@ static int64_t rw_socket(struct weft__op *op, uint8_t *kind)
         return -ESPIPE;
     }
     if (!is_vector(op) && is_write(op)) {
-        return result_of(send(op->fd, op->data, op->size, MSG_DONTWAIT | MSG_NOSIGNAL));
+        return weft__send(op->fd, op->data, op->size, 0);
     }
     if (!is_vector(op)) {
         return op->size == 0 ? 0 : weft__perform_recv(op, kind, op->data, op->size, 0);
     }
     struct msghdr message = { .msg_iov = op->data, .msg_iovlen = op->size };
     if (is_write(op)) {
-        return result_of(sendmsg(op->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+        return weft__sendmsg(op->fd, &message, 0);
     }
     if (weft__op_bytes(op) == 0) {
         return 0;
     }
-    return result_of(recvmsg(op->fd, &message, MSG_DONTWAIT));
+    return weft__recvmsg(op->fd, &message, 0);
 }
 
 /// A descriptor without RWF_NOWAIT.

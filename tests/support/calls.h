@@ -10,21 +10,24 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-/// How often each was called.
+/// How often each was called, by any thread.
 static struct {
-    int recvs; // recv and recvmsg
-    int sends;
-    int waits; // epoll_wait and epoll_pwait2
-    int controls;
-    int preads; // preadv2 and pwritev2
+    _Atomic int recvs; // recv and recvmsg
+    _Atomic int sends;
+    _Atomic int waits; // epoll_wait and epoll_pwait2
+    _Atomic int controls;
+    _Atomic int preads; // preadv2 and pwritev2
 } calls;
 
 /// What the next calls answer instead of the kernel; 0: the kernel does.
@@ -47,6 +50,23 @@ WRAP(ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, dat
      sends)
 WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags),
      sends)
+// The driver's own are mostly direct.
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    long a[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) {
+        a[i] = va_arg(list, long);
+    }
+    va_end(list);
+    calls.recvs += number == SYS_recvfrom || number == SYS_recvmsg;
+    calls.sends += number == SYS_sendto || number == SYS_sendmsg;
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
 WRAP(int, epoll_wait, (int epoll, struct epoll_event *events, int most, int timeout),
      (epoll, events, most, timeout), waits)
 WRAP(int, epoll_pwait2,
@@ -93,7 +113,7 @@ WRAP_NOWAIT(pwritev64v2)
 /// Forgets what was counted.
 static inline void calls_reset(void)
 {
-    memset(&calls, 0, sizeof calls);
+    calls.recvs = calls.sends = calls.waits = calls.controls = calls.preads = 0;
 }
 
 /// A counter of the driver by its name.

@@ -15,6 +15,7 @@ struct pool {
     int count;
     int refuse;
     int recalls;
+    int ran;
     bool go;
     bool stop;
     pthread_t thread;
@@ -29,7 +30,7 @@ static int pool_send(void *arg, struct weft__job *job)
     pthread_mutex_lock(&pool->lock);
     CHECK_LT(pool->count, 16);
     pool->jobs[pool->count++] = job;
-    pthread_cond_signal(&pool->changed);
+    pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
     return 0;
 }
@@ -64,6 +65,8 @@ static void *pool_main(void *arg)
         pthread_mutex_unlock(&pool->lock);
         job->run(job);
         pthread_mutex_lock(&pool->lock);
+        pool->ran++;
+        pthread_cond_broadcast(&pool->changed);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -73,7 +76,17 @@ static void pool_tell(struct pool *pool, bool *what)
 {
     pthread_mutex_lock(&pool->lock);
     *what = true;
-    pthread_cond_signal(&pool->changed);
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/// Waits until so many jobs have been run.
+static void pool_await(struct pool *pool, int count)
+{
+    pthread_mutex_lock(&pool->lock);
+    while (pool->ran < count) {
+        pthread_cond_wait(&pool->changed, &pool->lock);
+    }
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -371,6 +384,9 @@ TEST(a_splice_of_a_file_goes_to_the_pool)
         op = splice_op(file, fds[1], 5);
         op.from_offset = 0;
         trial_start(&trial, state, op);
+        if (i != 0) {
+            pool_await(&pool, 3);
+        }
         look(state);
         CHECK(!trial.ended);
         while (filled > 0) { // and no more: the splice may be under way already

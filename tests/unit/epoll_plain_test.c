@@ -23,28 +23,6 @@ static struct weft__op at(struct weft__op op, int64_t offset)
 
 // Waiting.
 
-TEST(a_wait_costs_one_arming_and_no_failed_read)
-{
-    enum { ROUNDS = 20 };
-    void *state = open_driver();
-    int fds[2];
-    char data[64];
-    make_tcp(fds);
-    struct trial reader = { 0 };
-    for (int i = 0; i < ROUNDS; i++) {
-        trial_start(&reader, state, recv_op(fds[0], data, sizeof data));
-        if (i == 0) {
-            calls_reset(); // the first one has tried
-            calls.controls = calls.recvs = 0;
-        }
-        CHECK_EQ(write(fds[1], "abc", 3), 3);
-        CHECK_EQ(trial_await(&reader), 3);
-    }
-    CHECK_EQ(calls.recvs, ROUNDS);
-    CHECK_EQ(calls.controls, ROUNDS - 1);
-    driver()->close(state);
-}
-
 TEST(a_wrong_hint_costs_nothing_but_time)
 {
     void *state = open_driver();
