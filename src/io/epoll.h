@@ -169,6 +169,11 @@ static inline void weft__slot_drop(struct weft__slot *slot, unsigned hints)
     slot->hints = (uint16_t)(slot->hints & ~hints);
 }
 
+static inline bool weft__slot_is_idle(const struct weft__slot *slot)
+{
+    return slot->readers.head == NULL && slot->writers.head == NULL && slot->others == NULL;
+}
+
 static inline void weft__slot_list_add(struct weft__slot_list *list, struct weft__slot *slot)
 {
     if ((slot->hints & WEFT__SLOT_LISTED) == 0) {

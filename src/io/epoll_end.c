@@ -57,6 +57,21 @@ static void end_later(struct weft__epoll *e, struct weft__op *op, int64_t result
     weft__op_queue_add(&e->ending, op);
 }
 
+/// What has arrived wins over a cancel, also if its event is still under way.
+static void try_once_more(struct weft__epoll *e, struct weft__op *op)
+{
+    struct weft__slot *slot = weft__slot_of(e, op->fd);
+    if (op->stage != WEFT__EPOLL_READING || op->code == WEFT__OP_SPLICE ||
+        slot->readers.head != op) {
+        return;
+    }
+    int64_t n = weft__epoll_attempt(e, slot, op);
+    if (n > WEFT__NO_BUFFER && n != WEFT__WOULD_BLOCK) { // an error is told only once
+        weft__epoll_leave(e, op);
+        end_later(e, op, n);
+    }
+}
+
 static void ask_to_end(struct weft__epoll *e, struct weft__op *op, int64_t result)
 {
     switch (op->stage) {
@@ -85,6 +100,7 @@ void weft__epoll_cancel(void *state, struct weft__op *op)
     struct weft__epoll *e = state;
     if (op->stage != WEFT__EPOLL_IDLE && op->stage != WEFT__EPOLL_ENDING) {
         weft__count(&e->counts.cancels);
+        try_once_more(e, op);
         ask_to_end(e, op, -ECANCELED);
     }
 }

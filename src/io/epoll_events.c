@@ -139,8 +139,7 @@ void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event
     if (weft__unlikely((events & (ends | EPOLLPRI)) != 0)) {
         slot->hints |= WEFT__SLOT_WARY;
     }
-    bool idle = slot->readers.head == NULL && slot->writers.head == NULL && slot->others == NULL;
-    if (weft__unlikely(idle && (slot->hints & WEFT__SLOT_STEADY) != 0)) {
+    if ((slot->hints & WEFT__SLOT_STEADY) != 0 && weft__unlikely(weft__slot_is_idle(slot))) {
         weft__slot_drop(slot, WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED);
         weft__slot_strike(e, slot, fd);
         return;

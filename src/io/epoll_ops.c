@@ -88,9 +88,9 @@ static int64_t recv_selected(struct weft__epoll *e, struct weft__slot *slot, str
     return n;
 }
 
-/// An accepted socket is what its listener is. Saves two system calls for each connection.
-static void inherit_kind(struct weft__epoll *e, struct weft__slot *listener, int listener_fd,
-                         int fd)
+/// An accepted socket is what its listener is, which saves two system calls for each connection; and
+/// what is known of its number is of another.
+static void introduce(struct weft__epoll *e, struct weft__slot *listener, int listener_fd, int fd)
 {
     if (listener->kind == WEFT__FD_UNKNOWN) {
         int kind = weft__socket_kind(listener_fd);
@@ -99,6 +99,7 @@ static void inherit_kind(struct weft__epoll *e, struct weft__slot *listener, int
     struct weft__slot *slot = weft__slot_get(e, fd);
     if (slot != NULL) {
         slot->kind = listener->kind;
+        weft__slot_drop(slot, WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED | WEFT__SLOT_WARY);
     }
 }
 
@@ -129,8 +130,8 @@ int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, stru
     } else if (n == WEFT__WOULD_BLOCK && sides[op->code] == READS && !weft__op_is_aside(op)) {
         slot->hints |= WEFT__SLOT_EMPTY;
         weft__slot_drop(slot, WEFT__SLOT_GUESSED);
-    } else if (op->code == WEFT__OP_ACCEPT && n >= 0 && weft__op_is_managed(op)) {
-        inherit_kind(e, slot, op->fd, (int)n);
+    } else if (op->code == WEFT__OP_ACCEPT && n >= 0) {
+        introduce(e, slot, op->fd, (int)n);
     }
     return n;
 }
@@ -223,6 +224,9 @@ static bool wait_ready(struct weft__epoll *e, struct weft__op *op)
         return false;
     }
     weft__epoll_leave(e, op);
+    if (!weft__slot_is_idle(slot)) {
+        weft__slot_list_add(&e->again, slot); // whoever else waits there relied on it, too
+    }
     if (rc == -EPERM) { // always ready, says the kernel, and then it blocks
         return offload(e, op);
     }

@@ -122,6 +122,7 @@ static int control(struct weft__epoll *e, struct weft__slot *slot, int fd, uint3
         return -errno;
     }
     slot->hints |= WEFT__SLOT_KNOWN;
+    weft__slot_drop(slot, WEFT__SLOT_DOUBTED); // T1 in epoll_trust.c
     slot->armed = (uint16_t)events;
     return 0;
 }
@@ -149,7 +150,7 @@ int weft__slot_arm(struct weft__epoll *e, struct weft__slot *slot, int fd, bool 
     uint32_t events = interest(slot);
     bool kept = (slot->hints & WEFT__SLOT_KEPT) != 0;
     if (kept || managed) {
-        weft__slot_drop(slot, WEFT__SLOT_STEADY | WEFT__SLOT_DOUBTED);
+        weft__slot_drop(slot, WEFT__SLOT_STEADY);
         return kept && reports(slot, events) ? 0 : control_edges(e, slot, fd, WEFT__SLOT_KEPT);
     }
     if ((slot->hints & WEFT__SLOT_STEADY) != 0 && reports(slot, events)) {
@@ -190,7 +191,7 @@ int weft__slot_rearm(struct weft__epoll *e, struct weft__slot *slot, int fd)
 
 int weft__slot_prove(struct weft__epoll *e, struct weft__slot *slot, int fd)
 {
-    return control(e, slot, fd, slot->armed | EPOLLET);
+    return slot->armed != 0 ? control(e, slot, fd, slot->armed | EPOLLET) : -ENOENT;
 }
 
 void weft__slot_demote(struct weft__epoll *e, struct weft__slot *slot, int fd)

@@ -49,11 +49,12 @@ static void prove_first(struct weft__epoll *e)
     struct weft__slot *slot = weft__slot_of(e, doubt.fd);
     doubts->first = (doubts->first + 1) & (WEFT__DOUBTS - 1);
     doubts->count--;
-    if (is_open(slot, &doubt)) {
-        weft__slot_drop(slot, WEFT__SLOT_DOUBTED);
-        if (weft__slot_prove(e, slot, doubt.fd) < 0) {
-            start_anew(e, slot, doubt.fd);
-        }
+    if (!is_open(slot, &doubt)) {
+        return;
+    }
+    weft__slot_drop(slot, WEFT__SLOT_DOUBTED);
+    if (!weft__slot_is_idle(slot) && weft__slot_prove(e, slot, doubt.fd) < 0) {
+        start_anew(e, slot, doubt.fd);
     }
 }
 

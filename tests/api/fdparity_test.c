@@ -134,11 +134,6 @@ TEST(both_drivers_give_the_same_answers)
     if (!test_uring_available()) {
         SKIP("no io_uring");
     }
-#ifdef WEFT_TINY
-    // A deadline in the past takes what is there if the driver hears of it in its next look, and here
-    // epoll hears of one descriptor at a time.
-    SKIP("epoll looks at one event at a time");
-#endif
     uint64_t seeds = test_scaled(100);
     for (uint64_t s = 0; s < seeds; s++) {
         uring.seed = epoll.seed = test_seed() + s;

@@ -281,3 +281,69 @@ TEST(a_steady_descriptor_becomes_a_managed_one)
     close_fd(state, fds[0]);
     driver()->close(state);
 }
+
+TEST(what_has_arrived_wins_over_a_cancel)
+{
+    void *state = open_driver();
+    int fds[2];
+    char data[64];
+    char more[64];
+    struct trial first = { 0 };
+    struct trial second = { 0 };
+    make_tcp(fds);
+    make_steady(state, fds[0], fds[1]);
+    trial_start(&first, state, read_op(fds[0], data, sizeof data));
+    trial_start(&second, state, read_op(fds[0], more, sizeof more));
+    CHECK_EQ(write(fds[1], "abc", 3), 3);
+    await_bytes(fds[0], 3);
+    cancel(&second); // it is not his turn
+    cancel(&first);
+    CHECK_EQ(trial_await(&second), -ECANCELED);
+    CHECK_EQ(trial_await(&first), 3);
+    driver()->close(state);
+}
+
+TEST(an_error_wins_over_a_cancel)
+{
+    void *state = open_driver();
+    int fds[2];
+    char data[64];
+    struct trial reader = { 0 };
+    struct linger reset = { .l_onoff = 1 };
+    make_tcp(fds);
+    make_steady(state, fds[0], fds[1]);
+    trial_start(&reader, state, read_op(fds[0], data, sizeof data));
+    CHECK_OK(setsockopt(fds[1], SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
+    close(fds[1]);
+    CHECK_EQ(poll(&(struct pollfd){ .fd = fds[0], .events = POLLIN }, 1, -1), 1);
+    cancel(&reader);
+    CHECK_EQ(trial_await(&reader), -ECONNRESET);
+    driver()->close(state);
+}
+
+TEST(an_accepted_socket_is_not_what_had_its_number)
+{
+    void *state = open_driver();
+    struct sockaddr_in addr;
+    int fds[2];
+    char data[64];
+    struct trial first = { 0 };
+    make_tcp(fds);
+    make_steady(state, fds[0], fds[1]);
+    trial_start(&first, state, read_op(fds[0], data, sizeof data)); // found empty
+    cancel(&first);
+    CHECK_EQ(trial_await(&first), -ECANCELED);
+    int listener = make_listener(state, &addr, 4);
+    int peer = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK_OK(connect(peer, (struct sockaddr *)&addr, sizeof addr));
+    CHECK_EQ(write(peer, "abc", 3), 3);
+    close(fds[0]);
+    int fd = (int)perform(state, accept_op(listener, 0));
+    CHECK_EQ(fd, fds[0]);
+    await_bytes(fd, 3);
+    struct trial second = { 0 };
+    trial_start(&second, state, read_op(fd, data, sizeof data));
+    CHECK(second.ended);
+    CHECK_EQ(second.op.result, 3);
+    driver()->close(state);
+}
