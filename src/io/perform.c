@@ -5,6 +5,8 @@
 //       call and back. The other way would be to let a rival that takes the connection in between
 //       stall the carrier.
 //   F2  Descriptors that weft made (MANAGED) are non-blocking already.
+//   F3  Of two carriers that switch one descriptor the first to switch back would leave the other in a
+//       call that blocks. So the switch, the call and the switch back are one critical section.
 //
 // read and write are in perform_rw.c.
 #include "io/perform.h"
@@ -18,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/lock.h"
 #include "io/direct.h"
 
 static int64_t result_of(int64_t rc)
@@ -229,12 +232,51 @@ static int64_t sendmsg_now(struct weft__op *op, uint8_t *kind)
 
 // Calls without a flag: the descriptor is switched to non-blocking mode if it is not (F1).
 
-/// What to give back, or -1: nothing. A descriptor that is not one will fail in the call itself.
-static int switch_mode(const struct weft__op *op, int fd)
+/// F3, by descriptor.
+enum { MODE_LOCKS = 64 };
+static struct weft__lock mode_locks[MODE_LOCKS];
+
+static struct weft__lock *mode_lock(int fd)
 {
-    if ((op->mode & WEFT__OP_MANAGED) != 0) {
-        return -1;
+    return &mode_locks[(unsigned)fd % MODE_LOCKS];
+}
+
+/// For a call on one descriptor, given twice, or on two.
+static void lock_modes(int first, int second)
+{
+    struct weft__lock *low = mode_lock(first);
+    struct weft__lock *high = mode_lock(second);
+    weft__lock_acquire(low < high ? low : high);
+    if (low != high) {
+        weft__lock_acquire(low < high ? high : low);
     }
+}
+
+static void unlock_modes(int first, int second)
+{
+    weft__lock_release(mode_lock(first));
+    if (mode_lock(first) != mode_lock(second)) {
+        weft__lock_release(mode_lock(second));
+    }
+}
+
+void weft__modes_before_fork(void)
+{
+    for (int i = 0; i < MODE_LOCKS; i++) {
+        weft__lock_acquire(&mode_locks[i]);
+    }
+}
+
+void weft__modes_after_fork(void)
+{
+    for (int i = 0; i < MODE_LOCKS; i++) {
+        weft__lock_release(&mode_locks[i]);
+    }
+}
+
+/// What to give back, or -1: nothing. A descriptor that is not one will fail in the call itself.
+static int switch_mode(int fd)
+{
     int mode = fcntl(fd, F_GETFL);
     if (mode < 0 || (mode & O_NONBLOCK) != 0) {
         return -1;
@@ -252,19 +294,35 @@ static void switch_back(int fd, int mode)
 static int64_t accept_now(const struct weft__op *op)
 {
     bool managed = (op->mode & WEFT__OP_MANAGED) != 0;
-    int flags = (int)op->flags | (managed ? SOCK_NONBLOCK : 0); // F2
-    int mode = switch_mode(op, op->fd);
-    int64_t rc = result_of(accept4(op->fd, op->data, op->addr_size, flags));
+    if (managed) { // F2
+        return result_of(
+            accept4(op->fd, op->data, op->addr_size, (int)op->flags | SOCK_NONBLOCK));
+    }
+    lock_modes(op->fd, op->fd);
+    int mode = switch_mode(op->fd);
+    int64_t rc = result_of(accept4(op->fd, op->data, op->addr_size, (int)op->flags));
     switch_back(op->fd, mode);
+    unlock_modes(op->fd, op->fd);
+    return rc;
+}
+
+static int64_t connect_once(const struct weft__op *op)
+{
+    if ((op->mode & WEFT__OP_MANAGED) != 0) { // F2
+        return result_of(connect(op->fd, op->data, (socklen_t)op->size));
+    }
+    lock_modes(op->fd, op->fd);
+    int mode = switch_mode(op->fd);
+    int64_t rc = result_of(connect(op->fd, op->data, (socklen_t)op->size));
+    switch_back(op->fd, mode);
+    unlock_modes(op->fd, op->fd);
     return rc;
 }
 
 /// Asked again while a connection is being made, connect() says how far it is.
 static int64_t connect_now(struct weft__op *op)
 {
-    int mode = switch_mode(op, op->fd);
-    int64_t rc = result_of(connect(op->fd, op->data, (socklen_t)op->size));
-    switch_back(op->fd, mode);
+    int64_t rc = connect_once(op);
     bool again = (op->scratch & WEFT__OP_BEGUN) != 0;
     switch (rc) {
     case -EINPROGRESS:
@@ -293,11 +351,13 @@ static int64_t splice_now(const struct weft__op *op)
     if (to == WEFT__FD_FILE || from == WEFT__FD_FILE) {
         return WEFT__WOULD_STALL;
     }
-    int to_mode = switch_mode(op, op->fd);
-    int from_mode = switch_mode(op, op->from_fd);
+    lock_modes(op->fd, op->from_fd);
+    int to_mode = switch_mode(op->fd);
+    int from_mode = switch_mode(op->from_fd);
     int64_t rc = splice_once(op);
     switch_back(op->from_fd, from_mode);
     switch_back(op->fd, to_mode);
+    unlock_modes(op->fd, op->from_fd);
     return rc;
 }
 

@@ -54,6 +54,10 @@ size_t weft__op_bytes(const struct weft__op *op);
 /// What poll(2) says now, or WEFT__WOULD_BLOCK.
 int64_t weft__poll_now(int fd, unsigned events);
 
+/// Around a fork, so that the child finds no lock of this file held.
+void weft__modes_before_fork(void);
+void weft__modes_after_fork(void);
+
 // perform_rw.c
 
 int64_t weft__perform_rw(struct weft__op *op, uint8_t *kind);

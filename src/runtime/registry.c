@@ -2,10 +2,12 @@
 //
 // After a fork the child has one thread and none of the carriers. Its runtimes are forgotten (their
 // memory stays), its generation differs from theirs, and calls on them return -ESRCH. The registry's
-// lock is taken across the fork, so that the child finds it free and the list whole.
+// lock is taken across the fork, so that the child finds it free and the list whole; so are the other
+// locks that are not part of a runtime.
 #include <errno.h>
 #include <pthread.h>
 
+#include "io/perform.h"
 #include "runtime/runtime.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -17,10 +19,12 @@ static void before_fork(void)
 {
     weft__default_lock();
     pthread_mutex_lock(&lock);
+    weft__modes_before_fork();
 }
 
 static void after_fork_in_parent(void)
 {
+    weft__modes_after_fork();
     pthread_mutex_unlock(&lock);
     weft__default_unlock();
 }
@@ -30,6 +34,7 @@ static void after_fork_in_child(void)
     runtimes = NULL;
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
     weft__forget_self_after_fork();
+    weft__modes_after_fork();
     pthread_mutex_unlock(&lock);
     weft__default_unlock();
 }

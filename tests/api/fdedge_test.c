@@ -406,6 +406,39 @@ TEST_DRIVERS(many_tasks_on_several_carriers_read_one_descriptor)
     run(share_a_descriptor);
 }
 
+static int accept_nothing(void *arg)
+{
+    const int *listener = arg;
+    for (uint64_t i = 0; i < test_scaled(20000); i++) {
+        CHECK_EQ(weft_accept_fd(*listener, NULL, NULL, 0, 1), -ETIMEDOUT);
+    }
+    return 0;
+}
+
+/// One that blocks: a carrier that switches it back for the user must not leave another in accept(2).
+static int share_a_listener(void *arg)
+{
+    (void)arg;
+    uint16_t port;
+    int listener = listen_tcp(&port, 8);
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    struct weft_scope scope;
+    attr.place = WEFT_PLACE_SPREAD;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    weft_scope_set_attr(&scope, &attr);
+    for (int k = 0; k < 4; k++) {
+        CHECK_OK(weft_scope_spawn(&scope, accept_nothing, &listener));
+    }
+    CHECK_EQ(weft_scope_join(&scope), 0);
+    CHECK_EQ(fcntl(listener, F_GETFL) & O_NONBLOCK, 0);
+    return weft_close(listener);
+}
+
+TEST_DRIVERS(carriers_that_share_a_listener_do_not_stall)
+{
+    run(share_a_listener);
+}
+
 // Statistics.
 
 static int look_at_stats(void *arg)
