@@ -11,6 +11,7 @@
 #include "floor/switch.h"
 #include "floor/wake.h"
 #include "weft_bench.h"
+#include "weft_chan.h"
 
 static const struct contender_bench benches[] = {
     { "switch", weft_switch },
@@ -35,6 +36,9 @@ int contend(const char *name, const char *count)
 {
     if (strncmp(name, "floor/", 6) == 0 && wake_serve(name + 6, count)) {
         return 0;
+    }
+    if (strncmp(name, "chan/", 5) == 0) {
+        return weft_chan_contend(name, count);
     }
     return contender_main(name, count, benches);
 }

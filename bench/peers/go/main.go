@@ -37,6 +37,9 @@ func main() {
 		os.Exit(2)
 	}
 	run, found := benches[os.Args[1]]
+	if !found {
+		run, found = chanBench(os.Args[1])
+	}
 	count, err := strconv.Atoi(os.Args[2])
 	if !found || err != nil {
 		fmt.Println("skip: no such benchmark")

@@ -1,8 +1,9 @@
 //! Tokio's side of weft-bench, by the protocols described in bench/contender.h and bench/serve.h.
 //!
 //! `BENCH` runs on the current-thread scheduler, `BENCH/1-worker` on the multi-threaded one with
-//! one worker. The benchmark's own code is always a spawned task, which is faster in both than
+//! one worker, `BENCH/2-workers` on that with two. The benchmark's own code is always a spawned task, which is faster in both than
 //! the future given to block_on.
+mod chans;
 mod net;
 mod tasks;
 mod timers;
@@ -13,7 +14,7 @@ use std::pin::Pin;
 use tokio::runtime::{Builder, Runtime};
 
 pub type Outcome = Result<String, &'static str>;
-type Bench = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+pub type Bench = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// What a round says when the machine was too busy for an instant that it had planned.
 pub const LATE: &str = "late";
@@ -60,14 +61,15 @@ fn bench(name: &str, count: u64) -> Option<Bench> {
     })
 }
 
-fn runtime(one_worker: bool) -> Runtime {
-    let mut builder = if one_worker {
+/// Without workers: the current-thread scheduler.
+fn runtime(workers: usize) -> Runtime {
+    let mut builder = if workers > 0 {
         Builder::new_multi_thread()
     } else {
         Builder::new_current_thread()
     };
-    if one_worker {
-        builder.worker_threads(1);
+    if workers > 0 {
+        builder.worker_threads(workers);
     }
     builder.enable_all().build().expect("runtime")
 }
@@ -75,7 +77,7 @@ fn runtime(one_worker: bool) -> Runtime {
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().collect();
     if args.len() == 4 && args[1].starts_with("serve") {
-        let runtime = runtime(args[1].ends_with("/1-worker"));
+        let runtime = runtime(args[1].ends_with("/1-worker") as usize);
         let error = net::serve(runtime, &args[2], &args[3]);
         println!("skip: {}", error.unwrap_err());
         return Ok(());
@@ -84,21 +86,25 @@ fn main() -> io::Result<()> {
         eprintln!("usage: tokio BENCH COUNT | tokio serve MODE ADDRESS");
         std::process::exit(2);
     }
-    let (name, one_worker) = match args[1].strip_suffix("/1-worker") {
-        Some(name) => (name, true),
-        None => (args[1].as_str(), false),
+    let (name, workers) = if let Some(name) = args[1].strip_suffix("/1-worker") {
+        (name, 1)
+    } else if let Some(name) = args[1].strip_suffix("/2-workers") {
+        (name, 2)
+    } else {
+        (args[1].as_str(), 0)
     };
     let count: u64 = args[2].parse().expect("count");
     let mut out = io::stdout();
-    if bench(name, count).is_none() {
+    let make = |name: &str| bench(name, count).or_else(|| chans::bench(name, count, workers < 2));
+    if make(name).is_none() {
         return writeln!(out, "skip: no such benchmark");
     }
-    let runtime = runtime(one_worker);
+    let runtime = runtime(workers);
     writeln!(out, "ready")?;
     out.flush()?;
     for line in io::stdin().lock().lines() {
         line?;
-        let task = runtime.spawn(bench(name, count).expect("known"));
+        let task = runtime.spawn(make(name).expect("known"));
         match runtime.block_on(task).expect("bench") {
             Ok(result) => writeln!(out, "{}", result)?,
             Err(LATE) => {
