@@ -143,7 +143,7 @@ static int enter(struct weft__uring *u, unsigned queued, unsigned want, unsigned
     case -EBADR: // completions were dropped for lack of memory: one may have been a kick
         weft__uring_count(&u->counts.cq_overflows);
         u->kicked = true;
-        u->lossy = true;
+        u->lossy = u->audit = true;
         break;
     case -EAGAIN:
     case -EBUSY:
@@ -234,7 +234,7 @@ static weft_time timeout_until(weft_time until)
 static int reap_all(struct weft__uring *u)
 {
     int events = reap(u);
-    if (weft__unlikely(u->suspects.head != NULL)) {
+    if (weft__uring_doubts(u)) {
         weft__uring_judge(u);
     }
     return events + (weft__likely(u->ended.head == NULL) ? 0 : weft__uring_deliver(u));
@@ -247,8 +247,7 @@ static int uring_poll(void *state)
     struct weft__uring *u = state;
     queue_waiting(u);
     unsigned queued = publish(u);
-    if (queued > 0 || (look_at_flags(u) & wants_enter) != 0 ||
-        weft__unlikely(u->suspects.head != NULL)) {
+    if (queued > 0 || (look_at_flags(u) & wants_enter) != 0 || weft__uring_doubts(u)) {
         int rc = enter(u, queued, 0, IORING_ENTER_GETEVENTS, NULL);
         weft_assert(is_passing(rc));
     }
@@ -274,7 +273,7 @@ static int sleep_once(struct weft__uring *u, weft_time until)
     if (timeout_ns == 0 || u->ended.head != NULL || is_hungry(u)) {
         return uring_poll(u);
     }
-    if (weft__unlikely(u->suspects.head != NULL && timeout_ns > NAP_NS)) {
+    if (weft__uring_doubts(u) && timeout_ns > NAP_NS) {
         timeout_ns = NAP_NS;
     }
     (void)look_at_flags(u);
@@ -442,11 +441,18 @@ static void init_state(struct weft__uring *u, const struct weft__driver_config *
     weft__op_list_init(&u->suspects);
 }
 
-static int map_fds(struct weft__uring *u)
+#define FDS_BYTES (WEFT__URING_FDS * sizeof(struct weft__uring_fd))
+#define TABLE_BYTES (FDS_BYTES + WEFT__URING_PLACES * sizeof(uintptr_t))
+
+/// What is indexed by descriptor, and the places of ops.
+static int map_tables(struct weft__uring *u)
 {
     void *memory;
-    int rc = weft__sys_map(&memory, WEFT__URING_FDS * sizeof *u->fds, weft__sys_page_bytes());
-    u->fds = rc < 0 ? NULL : memory;
+    int rc = weft__sys_map(&memory, TABLE_BYTES, weft__sys_page_bytes());
+    if (rc == 0) {
+        u->fds = memory;
+        u->flight.places = (uintptr_t *)(void *)((char *)memory + FDS_BYTES);
+    }
     return rc;
 }
 
@@ -458,13 +464,13 @@ static int uring_open(void **state, const struct weft__driver_config *config)
         return -ENOMEM;
     }
     init_state(u, config);
-    int rc = map_fds(u);
+    int rc = map_tables(u);
     if (rc < 0) {
         goto free_state;
     }
     rc = u->event_fd = weft__sys_eventfd(0);
     if (rc < 0) {
-        goto unmap_fds;
+        goto unmap_tables;
     }
     unsigned entries = config->entries != 0 ? config->entries : DEFAULT_ENTRIES;
     rc = make_ring(u, entries < FEWEST_ENTRIES ? FEWEST_ENTRIES : entries);
@@ -488,8 +494,8 @@ exit_ring:
     weft__uring_buffers_close(u);
 close_event:
     weft__sys_close(u->event_fd);
-unmap_fds:
-    weft__sys_unmap(u->fds, WEFT__URING_FDS * sizeof *u->fds);
+unmap_tables:
+    weft__sys_unmap(u->fds, TABLE_BYTES);
 free_state:
     weft__free(config->allocator, u, sizeof *u);
     return rc;
@@ -529,7 +535,7 @@ static void uring_close(void *state)
     unmap_ring(u);
     weft__uring_buffers_close(u);
     weft__sys_close(u->event_fd);
-    weft__sys_unmap(u->fds, WEFT__URING_FDS * sizeof *u->fds);
+    weft__sys_unmap(u->fds, TABLE_BYTES);
     weft__free(u->allocator, u, sizeof *u);
 }
 

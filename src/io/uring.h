@@ -113,6 +113,20 @@ struct weft__uring_fd {
 
 enum { WEFT__URING_FDS = WEFT__SIZED(1 << 20, 1 << 12) };
 
+/// The ops that the kernel holds, for the day when it loses a completion (uring_lost.c): an op has
+/// its place in `extra`. Free places are linked; the one that was left last is warm and is taken first.
+/// What finds no place is not looked for.
+struct weft__uring_flight {
+    uintptr_t *places; ///< WEFT__URING_PLACES of them, committed at first touch: an op, or a link
+    uint32_t used;     ///< places from here on were never used; 0 is none
+    uint32_t free;     ///< the first free one; 0: none
+};
+
+enum { WEFT__URING_PLACES = WEFT__SIZED(1 << 21, 1 << 6) };
+
+/// In a place: a link, not an op. In op->extra: uring_lost.c has cancelled it, and not its owner.
+#define WEFT__FLIGHT_BIT ((uintptr_t)1)
+
 struct weft__uring {
     // Set by open(), read by kickers.
     int ring_fd;
@@ -138,6 +152,7 @@ struct weft__uring {
     bool overflowed;      ///< the completion queue had run over at the last look
     bool closing;         ///< no done() any more
     bool lossy;           ///< the kernel has dropped completions (uring_lost.c)
+    bool audit;           ///< and whose they were is not known yet
     struct weft__op_list backlog;  ///< found no room in the submission queue; in order
     struct weft__op_list starved;  ///< found no receive buffer; in order
     struct weft__op_list ended;    ///< done() is due
@@ -147,6 +162,7 @@ struct weft__uring {
     struct weft__uring_buffers buffers;
     struct weft__op_counts counts;
     struct weft__uring_fd *fds; ///< WEFT__URING_FDS of them, committed at first touch
+    struct weft__uring_flight flight;
 };
 
 static inline struct weft__uring_fd *weft__uring_fd(struct weft__uring *u, int fd)
@@ -202,6 +218,31 @@ static inline bool weft__uring_selects(const struct weft__op *op)
     return (op->mode & WEFT__OP_SELECT) != 0;
 }
 
+/// The op takes a place, or none.
+static inline void weft__uring_take_place(struct weft__uring_flight *flight, struct weft__op *op)
+{
+    uint32_t place = flight->free;
+    if (weft__likely(place != 0)) {
+        flight->free = (uint32_t)(flight->places[place] >> 1);
+    } else if (flight->used + 1 < WEFT__URING_PLACES) {
+        place = ++flight->used;
+    } else {
+        op->extra = NULL;
+        return;
+    }
+    flight->places[place] = (uintptr_t)op;
+    op->extra = (void *)((uintptr_t)place << 1); // NOLINT(performance-no-int-to-ptr)
+}
+
+static inline void weft__uring_leave_place(struct weft__uring_flight *flight, struct weft__op *op)
+{
+    uint32_t place = (uint32_t)((uintptr_t)op->extra >> 1);
+    if (weft__likely(place != 0)) {
+        flight->places[place] = (uintptr_t)flight->free << 1 | WEFT__FLIGHT_BIT;
+        flight->free = place;
+    }
+}
+
 void weft__uring_leave_listed(struct weft__uring *u, struct weft__op *op);
 
 /// The kernel has let go of the op.
@@ -209,6 +250,7 @@ static inline void weft__uring_leave(struct weft__uring *u, struct weft__op *op)
 {
     const uint8_t listed = WEFT__MARK_LISTED | WEFT__MARK_UNSENT | WEFT__MARK_SUSPECT;
     u->in_kernel--;
+    weft__uring_leave_place(&u->flight, op);
     if (weft__unlikely((op->scratch & listed) != 0)) {
         weft__uring_leave_listed(u, op);
     }
@@ -263,8 +305,17 @@ void weft__uring_cancel_all(struct weft__uring *u);
 /// A cancel was queued for the op, and its completion may have been dropped long ago.
 void weft__uring_suspect(struct weft__uring *u, struct weft__op *op);
 
-/// Ends those that the kernel does not know. Call after taking completions.
+/// Ends those that the kernel does not know. Call after taking completions, while weft__uring_doubts().
 void weft__uring_judge(struct weft__uring *u);
+
+static inline bool weft__uring_doubts(const struct weft__uring *u)
+{
+    return weft__unlikely(u->audit || u->suspects.head != NULL);
+}
+
+/// Submits the op, which the kernel has just let go of with `result`, again if that was because of
+/// weft__uring_judge() and nobody else, and nothing was done. False: it is over.
+bool weft__uring_go_on(struct weft__uring *u, struct weft__op *op, int result);
 
 // uring_buffers.c
 

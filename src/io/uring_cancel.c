@@ -17,10 +17,10 @@ static void send_cancel(struct weft__uring *u, struct weft__op *op)
         weft__uring_put_cancel(sqe, op);
         return;
     }
-    if ((op->scratch & WEFT__MARK_LISTED) != 0) {
-        weft__op_list_remove(&u->tracked, op);
+    if ((op->scratch & (WEFT__MARK_LISTED | WEFT__MARK_SUSPECT)) != 0) {
+        weft__uring_leave_listed(u, op);
     }
-    op->scratch = (uint8_t)((op->scratch & ~WEFT__MARK_LISTED) | WEFT__MARK_UNSENT);
+    op->scratch |= WEFT__MARK_UNSENT;
     weft__op_list_push(&u->unsent, op);
 }
 
@@ -61,9 +61,9 @@ static void withdraw_all(struct weft__uring *u, struct weft__op_list *list, int 
     }
 }
 
-static void cancel_tracked(struct weft__uring *u, int fd)
+static void cancel_listed(struct weft__uring *u, const struct weft__op_list *list, int fd)
 {
-    for (struct weft__op *op = u->tracked.head, *next; op != NULL; op = next) {
+    for (struct weft__op *op = list->head, *next; op != NULL; op = next) {
         next = op->next; // send_cancel() may move `op` to the other list
         if (op->fd == fd || (op->code == WEFT__OP_SPLICE && op->from_fd == fd)) {
             weft__uring_cancel(u, op);
@@ -109,7 +109,8 @@ void weft__uring_forget(void *state, int fd)
     slot->generation++;
     withdraw_all(u, &u->backlog, fd);
     withdraw_all(u, &u->starved, fd);
-    cancel_tracked(u, fd);
+    cancel_listed(u, &u->tracked, fd);
+    cancel_listed(u, &u->suspects, fd);
     bool asked = ask_for_all(u, fd);
     if (weft__uring_flush(u) < 0) {
         spoil_queued(u, fd);

@@ -20,4 +20,8 @@
 /// Fallback: none in the driver; the signal is raised as by write(2).
 #define WEFT__RWF_NOSIGNAL 0x100
 
+/// What splice in a worker answers to a signal instead of EINTR (seen on Linux 6.18): a number that
+/// is the kernel's own business, so that no header has it.
+#define WEFT__ERESTARTSYS 512
+
 #endif

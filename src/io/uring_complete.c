@@ -1,4 +1,5 @@
 // uring_complete.c - from completion to done().
+#include <errno.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -105,12 +106,17 @@ int weft__uring_complete(struct weft__uring *u, struct weft__op *op, int result,
         }
         op->stage = WEFT__STAGE_RING;
         result = (int)op->result;
+    } else if (weft__unlikely((flags & IORING_CQE_F_NOTIF) != 0)) {
+        result = -EIO; // the result itself was dropped
     }
     if ((flags & IORING_CQE_F_MORE) != 0) {
         return more_to_come(u, op, result, flags);
     }
     weft__uring_leave(u, op);
     uint32_t answer = result_flags(u, op, result, flags);
+    if (weft__unlikely(u->lossy) && weft__uring_go_on(u, op, result)) {
+        return 0;
+    }
     if (weft__unlikely(op->stage == WEFT__STAGE_POLL)) {
         if (!u->closing && !weft__uring_after_poll(u, op, &result, &answer)) {
             return 0;

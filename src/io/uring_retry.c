@@ -9,10 +9,7 @@
 #include <sys/stat.h>
 
 #include "io/uring.h"
-
-/// What splice in a worker answers to a signal instead of EINTR (seen on Linux 6.18): a number that
-/// is the kernel's own business, so that no header has it.
-#define ERESTARTSYS 512
+#include "io/uring_compat.h"
 
 static bool is_forgotten(struct weft__uring *u, const struct weft__op *op)
 {
@@ -196,7 +193,7 @@ bool weft__uring_after_error(struct weft__uring *u, struct weft__op *op, int *re
     }
     switch (*result) {
     case -EINTR: // a worker of the kernel was told to stop
-    case -ERESTARTSYS: *result = over ? -ECANCELED : -EINTR; return true;
+    case -WEFT__ERESTARTSYS: *result = over ? -ECANCELED : -EINTR; return true;
     case -EINPROGRESS:
     case -EAGAIN:
         if (must_not_wait(op)) {

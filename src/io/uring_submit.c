@@ -118,6 +118,7 @@ static inline void enter_kernel(struct weft__uring *u, struct io_uring_sqe *sqe,
 {
     sqe->user_data = (uintptr_t)op;
     u->in_kernel++;
+    weft__uring_take_place(&u->flight, op);
     if (weft__unlikely(u->track_all || op->code == WEFT__OP_SPLICE)) {
         op->scratch |= WEFT__MARK_LISTED;
         weft__op_list_push(&u->tracked, op);

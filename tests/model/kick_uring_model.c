@@ -136,6 +136,11 @@ int io_uring_enter2(unsigned fd, unsigned queued, unsigned want, unsigned flags,
 
 // The rest of the driver, which has no ops here.
 
+void weft__uring_judge(struct weft__uring *u)
+{
+    u->audit = false;
+}
+
 void weft__uring_buffers_offer(struct weft__uring *u)
 {
     (void)u;

@@ -405,6 +405,91 @@ TEST_URING(an_op_whose_completion_is_lost_ends_when_it_is_cancelled)
     driver()->close(u);
 }
 
+/// Nobody cancels anything: what is lost ends, and what was only asked for goes on as if nothing had
+/// happened.
+TEST_URING(an_op_whose_completion_is_lost_ends_by_itself)
+{
+    struct weft__uring *u = open_driver();
+    enum { ROUNDS = 20 };
+    int fds[2], others[2], pipes[2], files[2];
+    char bytes[2], room[4];
+    struct trial lost = { 0 }, poll = { 0 }, recv = { 0 }, multi = { 0 }, splice = { 0 };
+    if (!kernel_is(6, 0)) {
+        SKIP("no synchronous cancel before Linux 6.0");
+    }
+    make_pair(u, fds);
+    make_pair(u, others);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    CHECK_EQ(pipe2(files, O_CLOEXEC), 0);
+    trial_start(&poll, u, poll_op(fds[0], POLLIN));
+    trial_start(&recv, u, recv_op(others[0], room, sizeof room));
+    trial_start(&multi, u, select_op(others[1], WEFT__OP_MULTI));
+    trial_start(&splice, u,
+                (struct weft__op){ .code = WEFT__OP_SPLICE,
+                                   .fd = files[1],
+                                   .from_fd = pipes[0],
+                                   .offset = -1,
+                                   .from_offset = -1,
+                                   .size = 1 });
+    for (int i = 0; i < ROUNDS; i++) {
+        trial_start(&lost, u, recv_op(fds[1], bytes, 1));
+        driver()->poll(u);
+        CHECK_EQ(send(fds[0], "x", 1, 0), 1);
+        lossy = u;
+        CHECK_EQ(trial_await(&lost), -EIO);
+        CHECK(lossy == NULL);
+        CHECK(!poll.ended && !recv.ended && !multi.ended && !splice.ended);
+    }
+    CHECK_EQ(send(fds[1], "y", 1, 0), 1);
+    CHECK_EQ(trial_await(&poll), POLLIN);
+    CHECK_EQ(send(others[1], "abc", 3, 0), 3);
+    CHECK_EQ(trial_await(&recv), 3);
+    CHECK_EQ(memcmp(room, "abc", 3), 0);
+    CHECK_EQ(send(others[0], "de", 2, 0), 2);
+    await_calls(&multi, 1);
+    CHECK_EQ(multi.result, 2);
+    give(u, weft__op_buffer(&multi.op));
+    CHECK_EQ(write(pipes[1], "z", 1), 1);
+    CHECK_EQ(trial_await(&splice), 1);
+    if (!multi.ended) {
+        cancel(&multi);
+        CHECK_EQ(trial_await(&multi), -ECANCELED);
+    }
+    CHECK_EQ(u->in_kernel, 0);
+    driver()->close(u);
+}
+
+/// A cancel finds no read that a disk works on, and its memory is the disk's.
+TEST_URING(a_read_of_a_file_is_never_given_up)
+{
+    struct weft__uring *u = open_driver();
+    struct trial read = { 0 }, lost = { 0 };
+    char name[] = "/tmp/weft-test-XXXXXX";
+    int fds[2];
+    char byte, bytes[8];
+    int file = mkostemp(name, O_CLOEXEC);
+    CHECK_OK(file);
+    unlink(name);
+    CHECK_EQ(write(file, "12345678", 8), 8);
+    if (!kernel_is(6, 0)) {
+        SKIP("no synchronous cancel before Linux 6.0");
+    }
+    make_pair(u, fds);
+    for (int i = 0; i < 20; i++) {
+        trial_start(&lost, u, recv_op(fds[1], &byte, 1));
+        driver()->poll(u);
+        CHECK_EQ(send(fds[0], "x", 1, 0), 1);
+        lossy = u;
+        driver()->poll(u); // takes the byte, and loses it
+        trial_start(&read, u,
+                    (struct weft__op){
+                        .code = WEFT__OP_READ, .fd = file, .data = bytes, .size = sizeof bytes });
+        CHECK_EQ(trial_await(&read), 8);
+        CHECK_EQ(trial_await(&lost), -EIO);
+    }
+    driver()->close(u);
+}
+
 TEST_URING(close_does_not_wait_for_what_is_lost)
 {
     struct weft__uring *u = open_driver();
