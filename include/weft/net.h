@@ -129,6 +129,14 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_adopt(weft_conn **conn, int fd);
 ///             -EBADF     another task has closed the connection
 ///             -EXDEV, -EPERM; -EBUSY another task reads
 ///
+/// A cancelled task starts nothing: it gets -ECANCELED also when bytes are there, or a peer that keeps
+/// sending could keep it from ending. Bytes that come while it waits win over a cancel that comes later.
+/// In a drain, whoever wants to answer what has arrived looks inside a work guard:
+///
+///     weft_work_begin();
+///     while (weft_conn_peek(conn, &in, 0, deadline) > 0) { ... }
+///     weft_work_end();
+///
 /// A parser that has not found what it looks for asks for one byte more than it has:
 ///
 ///     while ((rc = weft_conn_peek(conn, &in, want, deadline)) > 0) {

@@ -122,6 +122,36 @@ TEST_EVERYWHERE(a_peek_for_nothing_does_not_wait)
     CHECK_OK(weft_conn_close(pair.far));
 }
 
+static int peek_when_cancelled(void *arg)
+{
+    weft_conn *conn = arg;
+    struct weft_slice in;
+    struct weft_scope shield;
+    char byte;
+    CHECK_EQ(weft_conn_peek(conn, &in, 1, WEFT_FOREVER), 4);
+    weft_task_cancel(weft_self());
+    CHECK_EQ(weft_conn_peek(conn, &in, 1, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_conn_peek(conn, &in, 0, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_conn_read_into(conn, &byte, 1, WEFT_FOREVER), -ECANCELED);
+    CHECK_OK(weft_scope_init(&shield, WEFT_SCOPE_COLLECT | WEFT_SCOPE_SHIELD, WEFT_FOREVER));
+    CHECK_EQ(weft_conn_peek(conn, &in, 1, WEFT_FOREVER), 4);
+    CHECK_EQ(memcmp(in.data, "kept", 4), 0);
+    CHECK_OK(weft_scope_join(&shield));
+    return 0;
+}
+
+// Or a peer that keeps sending could keep it from ending.
+TEST_EVERYWHERE(a_cancelled_task_takes_nothing_and_loses_nothing)
+{
+    struct pair pair = tcp();
+    weft_task *task;
+    put(pair.near, "kept");
+    CHECK_OK(weft_spawn_at(&task, peek_when_cancelled, pair.far, NULL, __FILE__, __LINE__));
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    expect(pair.far, "kept");
+    close_pair(pair);
+}
+
 TEST_EVERYWHERE(a_deadline_loses_nothing)
 {
     struct pair pair = tcp();

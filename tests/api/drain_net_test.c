@@ -34,6 +34,12 @@ static int handle(void *arg)
         weft_work_end();
     }
     CHECK_EQ(rc, -ECANCELED);
+    CHECK_OK(weft_work_begin()); // what has arrived is answered, and nothing is waited for
+    while (weft_conn_peek(conn, &in, 0, WEFT_FOREVER) > 0) {
+        weft_conn_consume(conn, 1);
+        CHECK_OK(weft_conn_write(conn, "l", 1, WEFT_FOREVER));
+    }
+    weft_work_end();
     CHECK_EQ(weft_conn_close(conn), 0);
     return rc;
 }
@@ -88,7 +94,7 @@ static void drain(const char *where)
     weft_conn *idle = dial();
     for (int i = 0; i < 10; i++) {
         busy[i] = dial();
-        CHECK_OK(weft_conn_write(busy[i], "?", 1, WEFT_FOREVER));
+        CHECK_OK(weft_conn_write(busy[i], "???", i == 0 ? 3 : 1, WEFT_FOREVER));
         expect(busy[i], 'b');
     }
     CHECK_OK(weft_work_begin()); // we are a client, and want to see the end
@@ -98,6 +104,10 @@ static void drain(const char *where)
     weft_event_set(&may_finish);
     for (int i = 0; i < 10; i++) {
         expect(busy[i], 'd');
+        if (i == 0) {
+            expect(busy[i], 'l');
+            expect(busy[i], 'l');
+        }
         expect_end(busy[i]);
     }
     CHECK_OK(weft_join(&result, server, WEFT_FOREVER));
