@@ -3,6 +3,7 @@
 #define WEFT_H
 
 #include <weft/addr.h>
+#include <weft/async_io.h>
 #include <weft/barrier.h>
 #include <weft/base.h>
 #include <weft/blocking.h>

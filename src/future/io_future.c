@@ -1,0 +1,231 @@
+// io_future.c - one operation of a driver as a future. What the operations are is in io_leaves.c.
+//
+// The danger: the op is the driver's, on one carrier, until its own end; the future may be polled and
+// cancelled from others meanwhile (futures move), and its storage goes when it is READY.
+//
+//     poll, cancel: the owner                  the op's carrier
+//     submit, clone the waker                  done: the op is over, unless a request is on its way
+//     look: over? READY                        request: cancel the op, or, if it has ended
+//     cancel: here: to the driver                meanwhile, it is over now
+//             elsewhere: request, to the inbox
+//
+//   I1  `over` is set on the op's carrier, under the lock, when the op has ended and no request is on
+//       its way to it. Releasing that lock is the carrier's last touch.
+//   I2  A request is sent at most once, and only while the op has not ended.
+//   I3  An op in flight is listed under its descriptor, so that weft_close() finds it (io/close.c, F1).
+//   I4  As for calls (io/call.c): a cancelled future starts nothing, bytes win over the cancel, and what
+//       a signal has cut short is begun again.
+//
+// Locks: io_future.lock, alone. Checked by: tests/api/io_future_test.c.
+#include "future/io_future.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+#include "sched/crew.h"
+#include "sched/park.h"
+
+enum phase { FRESH, IN_FLIGHT, READY };
+
+static struct weft__io_future *of(struct weft_future *future)
+{
+    return weft__container_of(future, struct weft__io_future, future);
+}
+
+/// On the op's carrier: I1.
+static void settle(struct weft__io_future *io, bool arrived)
+{
+    weft_waker waker = { NULL, NULL };
+    weft__lock_acquire(&io->lock);
+    if (arrived) {
+        io->queued = false;
+    } else {
+        io->ended = true;
+    }
+    if (io->ended && !io->queued) {
+        waker = io->waker;
+        io->over = true;
+    }
+    weft__lock_release(&io->lock);
+    weft_waker_wake(&waker);
+}
+
+static void op_done(struct weft__op *op)
+{
+    struct weft__io_future *io = weft__container_of(op, struct weft__io_future, op);
+    weft__use_end(&io->use);
+    settle(io, false);
+}
+
+static void ask_driver(struct weft__io_future *io)
+{
+    io->carrier->driver->cancel(io->carrier->driver_state, &io->op);
+}
+
+/// I3: the descriptor is about to be closed.
+static void closes(struct weft__use *use, struct weft__carrier *carrier)
+{
+    struct weft__io_future *io = weft__container_of(use, struct weft__io_future, use);
+    (void)carrier;
+    io->closed = true;
+    ask_driver(io);
+}
+
+static void request_arrived(struct weft__request *request, struct weft__carrier *carrier)
+{
+    struct weft__io_future *io = weft__container_of(request, struct weft__io_future, request);
+    (void)carrier;
+    if (!io->ended) { // written by this thread
+        ask_driver(io);
+    }
+    settle(io, true);
+}
+
+static enum weft_poll ready(struct weft__io_future *io, int64_t result)
+{
+    io->phase = READY;
+    io->future.result = result;
+    return WEFT_READY;
+}
+
+/// io_uring ignores the offset where there are no positions; POSIX refuses. Nothing is transferred to
+/// learn about that.
+static int check_position(const struct weft__io_future *io, const struct weft__crew *crew)
+{
+    if (!io->at_position || crew->simulated) {
+        return 0;
+    }
+    if (io->op.offset < 0) {
+        return -EINVAL;
+    }
+    ssize_t rc = io->op.code == WEFT__OP_WRITE ? pwritev(io->op.fd, NULL, 0, io->op.offset)
+                                               : preadv(io->op.fd, NULL, 0, io->op.offset);
+    return rc < 0 ? -errno : 0;
+}
+
+/// What comes before the op: 0, or what the future ends with; -EAGAIN: ask again.
+static int prepare(struct weft__io_future *io, struct weft__carrier *carrier)
+{
+    if (io->cancelled) {
+        return -ECANCELED;
+    }
+    if (carrier == NULL || carrier->current == NULL) {
+        return weft__no_task();
+    }
+    if (io->error < 0) {
+        return io->error;
+    }
+    int rc = check_position(io, carrier->crew);
+    return rc < 0 ? rc : weft__descriptor_use(carrier, io->op.fd);
+}
+
+static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker);
+
+/// The op has ended. I4.
+static enum weft_poll end(struct weft__io_future *io, const weft_waker *waker)
+{
+    int64_t result = io->op.result;
+    if (weft__likely(result != -ECANCELED && result != -EINTR)) {
+        return ready(io, result);
+    }
+    if (io->cancelled || io->closed || result == -ECANCELED) {
+        return ready(io, io->cancelled ? -ECANCELED : -EBADF);
+    }
+    return begin(io, waker);
+}
+
+static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
+{
+    struct weft__carrier *carrier = weft__carrier_self();
+    int rc = prepare(io, carrier);
+    if (weft__unlikely(rc == -EAGAIN)) { // somebody is inside close(2)
+        io->phase = FRESH;
+        weft_waker_wake_by_ref(waker);
+        return WEFT_PENDING;
+    }
+    if (weft__unlikely(rc < 0)) {
+        return ready(io, rc);
+    }
+    io->carrier = carrier;
+    io->op.done = op_done;
+    io->ended = io->over = false;
+    if (carrier->driver->submit(carrier->driver_state, &io->op)) {
+        io->phase = IN_FLIGHT; // for end(), which may have to begin again
+        return end(io, waker);
+    }
+    weft__use_begin(&io->use, carrier, io->op.fd, closes);
+    weft_waker_clone(&io->waker, waker); // done() is called by this thread, and later
+    io->phase = IN_FLIGHT;
+    return WEFT_PENDING;
+}
+
+static enum weft_poll look(struct weft__io_future *io, const weft_waker *waker)
+{
+    weft_waker spare = { NULL, NULL };
+    bool same = io->waker.vtable == waker->vtable && io->waker.data == waker->data;
+    if (!same) {
+        weft_waker_clone(&spare, waker); // foreign code: not under the lock
+    }
+    weft__lock_acquire(&io->lock);
+    bool over = io->over;
+    if (!over && !same) {
+        weft_waker old = io->waker;
+        io->waker = spare;
+        spare = old;
+    }
+    weft__lock_release(&io->lock);
+    weft_waker_drop(&spare);
+    return over ? end(io, waker) : WEFT_PENDING;
+}
+
+static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
+{
+    struct weft__io_future *io = of(future);
+    switch ((enum phase)io->phase) {
+    case FRESH: return begin(io, waker);
+    case IN_FLIGHT: return look(io, waker);
+    case READY: break;
+    }
+    return WEFT_READY;
+}
+
+/// From another thread: I2. Once it is sent the future is not over before it has arrived.
+static void send_request(struct weft__io_future *io, struct weft__carrier *self)
+{
+    struct weft__crew *crew = io->carrier->crew;
+    weft__lock_acquire(&io->lock);
+    bool send = !io->ended;
+    io->queued = send;
+    weft__lock_release(&io->lock);
+    if (send) {
+        weft__crew_enter(crew);
+        weft__put(io->carrier, &io->request.node, self);
+        weft__crew_leave(crew);
+    }
+}
+
+static void cancel(struct weft_future *future)
+{
+    struct weft__io_future *io = of(future);
+    io->cancelled = true;
+    if (io->phase != IN_FLIGHT) {
+        return;
+    }
+    struct weft__carrier *self = weft__carrier_self();
+    if (self != io->carrier) {
+        send_request(io, self);
+    } else if (!io->ended) {
+        ask_driver(io);
+    }
+}
+
+void weft__io_future_init(struct weft_io_future *public_io, struct weft__op op, int error)
+{
+    struct weft__io_future *io = (struct weft__io_future *)(void *)public_io;
+    *io = (struct weft__io_future){
+        .op = op,
+        .error = error,
+        .request = { .node.kind = WEFT__NODE_REQUEST, .fn = request_arrived },
+    };
+    weft_future_init(&io->future, poll, cancel);
+}

@@ -1,0 +1,332 @@
+// io_future_test.c - operations on descriptors as futures, on every driver (future/io_future.c).
+//
+// In the simulator only sockets that weft made exist, so they are asked of the driver.
+#include "support/hand.h"
+
+#include "support/fdrun.h"
+#include "support/fds.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "sched/crew.h"
+
+static void make_pair(int fds[2])
+{
+    struct weft__carrier *carrier = weft__carrier_self();
+    CHECK_OK(carrier->driver->sockets->pair(carrier->driver_state, AF_UNIX, SOCK_STREAM, 0, fds));
+}
+
+static void close_pair(const int fds[2])
+{
+    CHECK_OK(weft_close(fds[0]));
+    CHECK_OK(weft_close(fds[1]));
+}
+
+static int64_t await_io(struct weft_io_future *io)
+{
+    int64_t result = weft_await(&io->future, WEFT_FOREVER);
+    weft_future_fini(&io->future);
+    return result;
+}
+
+TEST_EVERYWHERE(bytes_are_read_and_written)
+{
+    int fds[2];
+    char data[8] = "";
+    struct weft_io_future io;
+    make_pair(fds);
+    weft_write_future(&io, fds[0], "abc", 3);
+    CHECK_EQ(await_io(&io), 3);
+    weft_read_future(&io, fds[1], data, sizeof data);
+    CHECK_EQ(await_io(&io), 3);
+    CHECK_EQ(memcmp(data, "abc", 3), 0);
+    weft_send_future(&io, fds[1], "defg", 4, 0);
+    CHECK_EQ(await_io(&io), 4);
+    weft_recv_future(&io, fds[0], data, sizeof data, MSG_PEEK);
+    CHECK_EQ(await_io(&io), 4);
+    weft_recv_future(&io, fds[0], data, sizeof data, MSG_WAITALL); // left out
+    CHECK_EQ(await_io(&io), 4);
+    CHECK_EQ(memcmp(data, "defg", 4), 0);
+    CHECK_OK(weft_close(fds[0]));
+    weft_read_future(&io, fds[1], data, sizeof data);
+    CHECK_EQ(await_io(&io), 0);
+    CHECK_OK(weft_close(fds[1]));
+    weft_read_future(&io, -1, data, sizeof data);
+    CHECK_EQ(await_io(&io), -EBADF);
+}
+
+static int write_later(void *arg)
+{
+    CHECK_OK(weft_sleep(WEFT_MS));
+    return weft_write(*(int *)arg, "x", 1, WEFT_FOREVER) == 1 ? 0 : -EIO;
+}
+
+TEST_EVERYWHERE(a_read_waits_for_its_byte)
+{
+    int fds[2];
+    char byte = 0;
+    struct weft_io_future io;
+    weft_task *task;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_SPREAD;
+    make_pair(fds);
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(weft_spawn(&task, write_later, &fds[0], &attr));
+        weft_read_future(&io, fds[1], &byte, 1);
+        CHECK_EQ(await_io(&io), 1);
+        CHECK_EQ(byte, 'x');
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    }
+    close_pair(fds);
+}
+
+TEST_EVERYWHERE(a_read_that_is_cancelled_has_taken_nothing)
+{
+    int fds[2];
+    char byte = 0;
+    struct weft_io_future io;
+    make_pair(fds);
+    weft_read_future(&io, fds[1], &byte, 1);
+    CHECK_EQ(weft_await(&io.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    weft_read_future(&io, fds[1], &byte, 1);
+    weft_future_cancel(&io.future); // before it began
+    CHECK_EQ(await_io(&io), -ECANCELED);
+    CHECK_EQ(weft_write(fds[0], "y", 1, WEFT_FOREVER), 1);
+    weft_read_future(&io, fds[1], &byte, 1);
+    weft_future_cancel(&io.future); // it starts nothing, although there is a byte
+    CHECK_EQ(await_io(&io), -ECANCELED);
+    weft_read_future(&io, fds[1], &byte, 1);
+    CHECK_EQ(await_io(&io), 1);
+    CHECK_EQ(byte, 'y');
+    close_pair(fds);
+}
+
+static int close_it(void *arg)
+{
+    return weft_close(*(int *)arg);
+}
+
+TEST_EVERYWHERE(closing_ends_a_read_in_flight)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_SPREAD;
+    for (int i = 0; i < 6; i++) {
+        int fds[2];
+        char byte;
+        struct weft_io_future io;
+        weft_task *task;
+        int result;
+        make_pair(fds);
+        weft_read_future(&io, fds[1], &byte, 1);
+        struct hand hand = { 0 };
+        CHECK_EQ(hand_poll(&hand, &io.future), WEFT_PENDING);
+        CHECK_OK(weft_spawn(&task, close_it, &fds[1], &attr));
+        CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+        CHECK_EQ(result, 0);
+        CHECK_EQ(hand_drive(&hand, &io.future), -EBADF);
+        CHECK_OK(weft_close(fds[0]));
+    }
+}
+
+TEST_EVERYWHERE(many_reads_at_a_time)
+{
+    enum { COUNT = 40 };
+    static int fds[COUNT][2];
+    static char bytes[COUNT];
+    static struct weft_io_future reads[COUNT];
+    static struct weft_branch branches[COUNT];
+    struct weft_combine all;
+    weft_task *task;
+    for (int i = 0; i < COUNT; i++) {
+        make_pair(fds[i]);
+        weft_read_future(&reads[i], fds[i][1], &bytes[i], 1);
+        branches[i] = (struct weft_branch){ .future = &reads[i].future };
+    }
+    weft_combine_join(&all, branches, COUNT);
+    CHECK_OK(weft_spawn_future(&task, &all.future, NULL));
+    for (int i = COUNT - 1; i >= 0; i--) {
+        CHECK_EQ(weft_write(fds[i][0], &i, 1, WEFT_FOREVER), 1);
+    }
+    int failed;
+    CHECK_OK(weft_join(&failed, task, WEFT_FOREVER));
+    CHECK_EQ(failed, 0);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_EQ(bytes[i], i);
+        CHECK_EQ(reads[i].future.result, 1);
+        close_pair(fds[i]);
+    }
+}
+
+// Begun on one carrier, cancelled on another, while the byte comes from a third.
+
+struct elsewhere {
+    struct weft_io_future io;
+    struct hand hand;
+    char byte;
+    int fds[2];
+};
+
+static int begin_it(void *arg)
+{
+    struct elsewhere *elsewhere = arg;
+    return (int)hand_poll(&elsewhere->hand, &elsewhere->io.future);
+}
+
+static int write_one(void *arg)
+{
+    return weft_write(*(int *)arg, "z", 1, WEFT_FOREVER) == 1 ? 0 : -EIO;
+}
+
+static weft_task *start_on(int carrier, weft_fn fn, void *arg)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task;
+    attr.place = WEFT_PLACE_CARRIER;
+    attr.carrier = carrier;
+    CHECK_OK(weft_spawn(&task, fn, arg, &attr));
+    return task;
+}
+
+TEST_EVERYWHERE(a_read_is_cancelled_from_another_carrier)
+{
+    uint64_t random = test_seed();
+    for (uint64_t round = 0; round < test_scaled(150); round++) {
+        struct elsewhere elsewhere = { .byte = 0 };
+        int polled;
+        make_pair(elsewhere.fds);
+        weft_read_future(&elsewhere.io, elsewhere.fds[1], &elsewhere.byte, 1);
+        weft_task *task = start_on((weft_carrier_id() + 1) % TEST_CARRIERS, begin_it, &elsewhere);
+        CHECK_OK(weft_join(&polled, task, WEFT_FOREVER));
+        CHECK_EQ(polled, WEFT_PENDING);
+        bool written = test_random(&random) % 3 != 0;
+        if (written) {
+            task = start_on((weft_carrier_id() + 2) % TEST_CARRIERS, write_one, &elsewhere.fds[0]);
+            CHECK_OK(weft_sleep(test_random(&random) % (40 * WEFT_US)));
+        }
+        weft_future_cancel(&elsewhere.io.future);
+        int64_t result = weft_await(&elsewhere.io.future, WEFT_FOREVER);
+        CHECK(result == -ECANCELED || (written && result == 1 && elsewhere.byte == 'z'));
+        if (written) {
+            CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        }
+        if (written && result < 0) { // the byte is still there
+            CHECK_EQ(weft_read(elsewhere.fds[1], &elsewhere.byte, 1, WEFT_FOREVER), 1);
+        }
+        close_pair(elsewhere.fds);
+    }
+}
+
+TEST(outside_a_task_there_is_no_driver)
+{
+    struct weft_io_future io;
+    struct hand hand = { 0 };
+    char byte;
+    weft_read_future(&io, 0, &byte, 1);
+    CHECK_EQ(hand_drive(&hand, &io.future), -EPERM);
+}
+
+// What only real kernels have.
+
+static int use_a_file(void *arg)
+{
+    (void)arg;
+    struct weft_io_future io;
+    char data[8] = "";
+    int file = open_file();
+    static char words[] = "abcd";
+    struct iovec parts[2] = { { words, 2 }, { words + 2, 2 } };
+    struct iovec rooms[2] = { { data, 1 }, { data + 1, 7 } };
+    weft_writev_future(&io, file, parts, 2);
+    CHECK_EQ(await_io(&io), 4);
+    weft_pwrite_future(&io, file, "X", 1, 1);
+    CHECK_EQ(await_io(&io), 1);
+    weft_fsync_future(&io, file, true);
+    CHECK_EQ(await_io(&io), 0);
+    weft_pread_future(&io, file, data, sizeof data, 1);
+    CHECK_EQ(await_io(&io), 3);
+    CHECK_EQ(memcmp(data, "Xcd", 3), 0);
+    weft_pread_future(&io, file, data, sizeof data, -1);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    CHECK_EQ(lseek(file, 0, SEEK_SET), 0);
+    weft_readv_future(&io, file, rooms, 2);
+    CHECK_EQ(await_io(&io), 4);
+    CHECK_EQ(memcmp(data, "aXcd", 4), 0);
+    CHECK_OK(weft_close(file));
+    int ends[2];
+    CHECK_OK(pipe(ends));
+    weft_pread_future(&io, ends[0], data, 1, 0);
+    CHECK_EQ(await_io(&io), -ESPIPE);
+    weft_poll_future(&io, ends[1], POLLOUT);
+    CHECK_EQ(await_io(&io), POLLOUT);
+    weft_poll_future(&io, ends[0], POLLIN);
+    CHECK_EQ(weft_await(&io.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    close_pair(ends);
+    return 0;
+}
+
+TEST_DRIVERS(files_and_pipes)
+{
+    run(use_a_file);
+}
+
+static int connect_them(void *arg)
+{
+    (void)arg;
+    struct weft_io_future accepting;
+    struct weft_io_future connecting;
+    struct weft_branch both[2] = { { .future = &accepting.future },
+                                   { .future = &connecting.future } };
+    struct weft_combine all;
+    uint16_t port = 0;
+    int listener = listen_tcp(&port, 5);
+    struct sockaddr_in address = loopback(port);
+    struct sockaddr_in peer = { 0 };
+    uint32_t peer_size = sizeof peer;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_OK(fd);
+    weft_accept_future(&accepting, listener, (struct sockaddr *)&peer, &peer_size, SOCK_CLOEXEC);
+    weft_connect_future(&connecting, fd, (struct sockaddr *)&address, sizeof address);
+    weft_combine_join(&all, both, 2);
+    CHECK_EQ(weft_await(&all.future, WEFT_FOREVER), 0);
+    int accepted = (int)accepting.future.result;
+    CHECK_EQ(peer_size, sizeof peer);
+    static char words[] = "hi";
+    struct msghdr message = { .msg_iov = &(struct iovec){ words, 2 }, .msg_iovlen = 1 };
+    weft_sendmsg_future(&connecting, fd, &message, 0);
+    CHECK_EQ(await_io(&connecting), 2);
+    char data[4];
+    message.msg_iov = &(struct iovec){ data, sizeof data };
+    weft_recvmsg_future(&accepting, accepted, &message, 0);
+    CHECK_EQ(await_io(&accepting), 2);
+    weft_accept_future(&accepting, listener, NULL, NULL, 0);
+    CHECK_EQ(weft_await(&accepting.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    close_pair((int[2]){ fd, accepted });
+    CHECK_OK(weft_close(listener));
+    return 0;
+}
+
+TEST_DRIVERS(sockets_are_accepted_and_connected)
+{
+    run(connect_them);
+}
+
+TEST_EVERYWHERE(what_makes_no_sense_is_refused)
+{
+    struct weft_io_future io;
+    int fds[2];
+    make_pair(fds);
+    weft_readv_future(&io, fds[0], NULL, 1);
+    CHECK_EQ(await_io(&io), -EFAULT);
+    weft_writev_future(&io, fds[0], NULL, -1);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    weft_poll_future(&io, fds[0], -1);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    weft_recvmsg_future(&io, fds[0], NULL, 0);
+    CHECK_EQ(await_io(&io), -EFAULT);
+    weft_connect_future(&io, fds[0], NULL, 0);
+    CHECK_EQ(await_io(&io), -EFAULT);
+    weft_accept_future(&io, fds[0], NULL, NULL, 0x40000000);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    close_pair(fds);
+}
