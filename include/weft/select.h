@@ -31,14 +31,18 @@
 #ifndef WEFT_SELECT_H
 #define WEFT_SELECT_H
 
+#include <weft/broadcast.h>
 #include <weft/chan.h>
 #include <weft/future.h>
+#include <weft/mailbox.h>
 #include <weft/notify.h>
+#include <weft/oneshot.h>
 #include <weft/semaphore.h>
 #include <weft/sync.h>
 #include <weft/task.h>
 #include <weft/time.h>
 #include <weft/token.h>
+#include <weft/watch.h>
 
 WEFT_BEGIN_DECLS
 
@@ -62,6 +66,21 @@ WEFT_API struct weft_case weft_case_send(weft_chan *chan, const void *item);
 
 /// weft_chan_reserve(): takes a permit to send one item.
 WEFT_API struct weft_case weft_case_reserve(weft_chan *chan);
+
+/// weft_mailbox_recv(): moves the oldest item to `*item`.
+WEFT_API struct weft_case weft_case_mailbox(weft_mailbox *mailbox, void *item);
+
+/// weft_broadcast_recv(): copies the next item to `*item`. `result` is how many were missed.
+WEFT_API struct weft_case weft_case_broadcast(struct weft_broadcast_receiver *receiver, void *item);
+
+/// weft_watch_wait(): ready when the value is another one than that of generation `seen`.
+WEFT_API struct weft_case weft_case_watch(weft_watch *watch, uint64_t seen);
+
+/// weft_oneshot_recv(): moves the value to `*value`.
+WEFT_API struct weft_case weft_case_oneshot(struct weft_oneshot *oneshot, void *value);
+
+/// weft_oneshot_wait_closed(): ready when nobody wants the value any more.
+WEFT_API struct weft_case weft_case_oneshot_closed(struct weft_oneshot *oneshot);
 
 /// weft_token_wait(): ready when the token is cancelled.
 WEFT_API struct weft_case weft_case_token(struct weft_token *token);

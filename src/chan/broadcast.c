@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "chan/case.h"
 #include "sync/waiter.h"
 
 struct weft_broadcast {
@@ -291,4 +292,11 @@ void weft_broadcast_recv_future(struct weft_sync_future *future, void *item,
     struct weft__waiter *waiter = weft__sync_future_init(future, &recv_ops, of(receiver),
                                                          &of(receiver)->broadcast->lock);
     waiter->want = (uintptr_t)item;
+}
+
+void weft__broadcast_recv_case(struct weft__waiter *waiter,
+                               struct weft_broadcast_receiver *receiver, uint64_t item)
+{
+    weft__waiter_init(waiter, &recv_ops, of(receiver), &of(receiver)->broadcast->lock);
+    waiter->want = item;
 }

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "chan/case.h"
 #include "sync/waiter.h"
 
 #define SEGMENT_BYTES WEFT__SIZED((size_t)1024, (size_t)16)
@@ -416,4 +417,10 @@ void weft_mailbox_recv_future(struct weft_sync_future *future, void *item, weft_
     struct weft__waiter *waiter = weft__sync_future_init(future, &recv_ops, mailbox,
                                                          &mailbox->lock);
     waiter->want = (uintptr_t)item;
+}
+
+void weft__mailbox_recv_case(struct weft__waiter *waiter, weft_mailbox *mailbox, uint64_t item)
+{
+    weft__waiter_init(waiter, &recv_ops, mailbox, &mailbox->lock);
+    waiter->want = item;
 }

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "chan/case.h"
 #include "sync/waiter.h"
 
 enum state { EMPTY, SENT, TAKEN };
@@ -278,4 +279,16 @@ int weft_oneshot_wait_closed(struct weft_oneshot *oneshot, weft_time deadline)
 void weft_oneshot_wait_closed_future(struct weft_sync_future *future, struct weft_oneshot *oneshot)
 {
     (void)weft__sync_future_init(future, &watch_ops, of(oneshot), &of(oneshot)->lock);
+}
+
+void weft__oneshot_recv_case(struct weft__waiter *waiter, struct weft_oneshot *oneshot,
+                             uint64_t value)
+{
+    weft__waiter_init(waiter, &recv_ops, of(oneshot), &of(oneshot)->lock);
+    waiter->want = value;
+}
+
+void weft__oneshot_closed_case(struct weft__waiter *waiter, struct weft_oneshot *oneshot)
+{
+    weft__waiter_init(waiter, &watch_ops, of(oneshot), &of(oneshot)->lock);
 }

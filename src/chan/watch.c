@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "chan/case.h"
 #include "sync/waiter.h"
 
 /// One copy of a value.
@@ -213,11 +214,6 @@ void weft_watch_return(weft_watch *watch, const void *value)
 
 // Waiting. waiter.want: the generation that was seen.
 
-static int attempt(struct weft__waiter *waiter)
-{
-    return weft_watch_generation(waiter->object) != waiter->want ? 0 : WEFT__SYNC_WAITS;
-}
-
 static int check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     weft_watch *watch = waiter->object;
@@ -226,6 +222,18 @@ static int check(struct weft__waiter *waiter, struct weft__batch *batch)
         return 0;
     }
     return watch->closed ? -EPIPE : WEFT__SYNC_WAITS;
+}
+
+static int attempt(struct weft__waiter *waiter)
+{
+    weft_watch *watch = waiter->object;
+    if (weft_watch_generation(watch) != waiter->want) {
+        return 0;
+    }
+    weft__lock_acquire(&watch->lock);
+    int rc = check(waiter, NULL);
+    weft__lock_release(&watch->lock);
+    return rc;
 }
 
 static int enlist(struct weft__waiter *waiter)
@@ -270,5 +278,11 @@ int weft_watch_wait(weft_watch *watch, uint64_t seen, weft_time deadline)
 void weft_watch_wait_future(struct weft_sync_future *future, weft_watch *watch, uint64_t seen)
 {
     struct weft__waiter *waiter = weft__sync_future_init(future, &wait_ops, watch, &watch->lock);
+    waiter->want = seen;
+}
+
+void weft__watch_wait_case(struct weft__waiter *waiter, weft_watch *watch, uint64_t seen)
+{
+    weft__waiter_init(waiter, &wait_ops, watch, &watch->lock);
     waiter->want = seen;
 }

@@ -48,6 +48,31 @@ struct weft_case weft_case_reserve(weft_chan *chan)
     return make_for(WEFT__CASE_RESERVE, chan, 0);
 }
 
+struct weft_case weft_case_mailbox(weft_mailbox *mailbox, void *item)
+{
+    return make_for(WEFT__CASE_MAILBOX, mailbox, (uintptr_t)item);
+}
+
+struct weft_case weft_case_broadcast(struct weft_broadcast_receiver *receiver, void *item)
+{
+    return make_for(WEFT__CASE_BROADCAST, receiver, (uintptr_t)item);
+}
+
+struct weft_case weft_case_watch(weft_watch *watch, uint64_t seen)
+{
+    return make_for(WEFT__CASE_WATCH, watch, seen);
+}
+
+struct weft_case weft_case_oneshot(struct weft_oneshot *oneshot, void *value)
+{
+    return make_for(WEFT__CASE_ONESHOT, oneshot, (uintptr_t)value);
+}
+
+struct weft_case weft_case_oneshot_closed(struct weft_oneshot *oneshot)
+{
+    return make_for(WEFT__CASE_ONESHOT_CLOSED, oneshot, 0);
+}
+
 struct weft_case weft_case_token(struct weft_token *token)
 {
     return make_for(WEFT__CASE_TOKEN, token, 0);
@@ -90,6 +115,11 @@ void weft__case_prepare(struct weft__case *c)
     case WEFT__CASE_RECV: weft__chan_recv_case(waiter, c->object, c->want); break;
     case WEFT__CASE_SEND: weft__chan_send_case(waiter, c->object, c->want); break;
     case WEFT__CASE_RESERVE: weft__chan_reserve_case(waiter, c->object); break;
+    case WEFT__CASE_MAILBOX: weft__mailbox_recv_case(waiter, c->object, c->want); break;
+    case WEFT__CASE_BROADCAST: weft__broadcast_recv_case(waiter, c->object, c->want); break;
+    case WEFT__CASE_WATCH: weft__watch_wait_case(waiter, c->object, c->want); break;
+    case WEFT__CASE_ONESHOT: weft__oneshot_recv_case(waiter, c->object, c->want); break;
+    case WEFT__CASE_ONESHOT_CLOSED: weft__oneshot_closed_case(waiter, c->object); break;
     case WEFT__CASE_TOKEN: weft__token_case(waiter, c->object); break;
     case WEFT__CASE_EVENT: weft__event_case(waiter, c->object); break;
     case WEFT__CASE_NOTIFY: weft__notify_case(waiter, c->object); break;
