@@ -21,6 +21,7 @@
 #include <weft/oneshot.h>
 #include <weft/runtime.h>
 #include <weft/rwlock.h>
+#include <weft/scheduler.h>
 #include <weft/scope.h>
 #include <weft/select.h>
 #include <weft/semaphore.h>

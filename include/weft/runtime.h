@@ -79,11 +79,15 @@ struct weft_options {
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
     weft_log_fn log;                                  ///< NULL: standard error
     void *log_ctx;
+    /// WEFT_SCHED: "locality", or a name given to weft_scheduler_register(). Runs every task that it
+    /// may have (weft/scheduler.h): threads that must not move are the built-in scheduler's unless it
+    /// keeps them on their OS thread. Borrowed; the runtime takes a reference. NULL: the built-in one.
+    struct weft_scheduler *scheduler;
 };
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
-            WEFT_TOPOLOGY_AUTO, NULL, (enum weft_log_level)0, NULL, NULL, NULL, NULL               \
+            WEFT_TOPOLOGY_AUTO, NULL, (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL         \
     }
 
 /// Fills `options` with "everything by default".

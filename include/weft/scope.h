@@ -36,7 +36,7 @@ enum weft_scope_flags {
 
 /// Caller-owned; opaque; must stay in place from init to join.
 struct weft_scope {
-    uint64_t opaque[28];
+    uint64_t opaque[32];
 };
 
 /// Opens a scope. When `deadline` comes the scope is cancelled: calls inside return -ECANCELED and

@@ -5,6 +5,8 @@
 #include <weft/base.h>
 #include <weft/time.h>
 
+struct weft_scheduler;
+
 WEFT_BEGIN_DECLS
 
 /// Where a new task starts.
@@ -27,10 +29,15 @@ struct weft_attr {
     int carrier;     ///< with WEFT_PLACE_CARRIER
     bool migratable; ///< may move to another OS thread after it has started (mind thread-locals)
     bool inherit;    ///< copies the task-local values of the spawning task
+    /// Runs it, instead of the runtime's (weft/scheduler.h); borrowed for the call. A thread has to be
+    /// migratable for that, or the scheduler to keep it on its OS thread; else -EINVAL. -EBUSY: it
+    /// has tasks of another runtime.
+    struct weft_scheduler *scheduler;
+    void *attachment; ///< weft_task_attachment()
 };
 #define WEFT_ATTR_INIT                                                                             \
     {                                                                                              \
-        sizeof(struct weft_attr), NULL, 0, WEFT_PLACE_CURRENT, 0, false, false                     \
+        sizeof(struct weft_attr), NULL, 0, WEFT_PLACE_CURRENT, 0, false, false, NULL, NULL         \
     }
 
 /// Fills `attr` with the defaults.

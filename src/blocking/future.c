@@ -55,12 +55,11 @@ static enum weft_poll fail(struct blocking_future *blocking, int error)
 
 static enum weft_poll send(struct blocking_future *blocking, const weft_waker *waker)
 {
-    struct weft__carrier *self = weft__carrier_self();
     if (blocking->cancelled) {
         return fail(blocking, -ECANCELED);
     }
-    if (blocking->crew == NULL && self != NULL) {
-        blocking->crew = self->crew;
+    if (blocking->crew == NULL) {
+        blocking->crew = weft__crew_self();
     }
     if (blocking->crew == NULL || blocking->fn == NULL) {
         return fail(blocking, -EINVAL);

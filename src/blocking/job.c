@@ -126,10 +126,7 @@ static void run_job(struct weft__job *base)
 
 int weft_job_submit(struct weft_job *public_job, weft_runtime *runtime, weft_fn fn, void *arg)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    struct weft__crew *crew = runtime != NULL ? weft__crew_of(runtime)
-                              : self != NULL  ? self->crew
-                                              : NULL;
+    struct weft__crew *crew = runtime != NULL ? weft__crew_of(runtime) : weft__crew_self();
     if (fn == NULL || crew == NULL) {
         return -EINVAL;
     }
@@ -185,7 +182,7 @@ int weft_job_wait(int *result, struct weft_job *public_job, weft_time deadline)
         if (job->generation != weft__fork_generation()) {
             return -ESRCH;
         }
-        if (task == NULL && weft__carrier_self() != NULL) {
+        if (task == NULL && weft__crew_self() != NULL) {
             return -EPERM;
         }
         int rc = await(job, task, deadline);

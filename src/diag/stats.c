@@ -21,7 +21,7 @@
 
 const struct weft__stat weft__stats_table[] = {
     COUNTER(spawned, "tasks_spawned", THREADS, "Tasks started."),
-    COUNTER(ended, "tasks_ended", CARRIERS, "Tasks that ended."),
+    COUNTER(ended, "tasks_ended", THREADS, "Tasks that ended."),
     GAUGE(live, "tasks_live", RUNTIME, "Tasks that were started and have not ended."),
     COUNTER(runs, "task_runs", CARRIERS, "Times that a task was run."),
     COUNTER(budget_yields, "budget_yields", CARRIERS,
@@ -110,6 +110,7 @@ static void add_carrier(struct weft_stats *stats, const struct weft__carrier *ca
 static void add_outside(struct weft_stats *stats, const struct weft__crew *crew)
 {
     stats->spawned += read_counter(&crew->foreign_spawned);
+    stats->ended += read_counter(&crew->foreign_ended);
     stats->wakes_sent += read_counter(&crew->foreign_counts.kicks);
     stats->wakes_suppressed += read_counter(&crew->foreign_counts.kicks_saved);
 }

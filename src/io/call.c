@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "io/hold.h"
+#include "sched/guest.h"
 #include "task/host.h"
 #include "task/scope.h"
 
@@ -86,15 +87,9 @@ static int use_descriptors(const struct weft__call *call, struct weft__carrier *
     return rc;
 }
 
-int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline)
+static int64_t call_at_home(struct weft__call *call, struct weft__task *task, const char *what,
+                            weft_time deadline)
 {
-    struct weft__task *task = weft__thread_self();
-    if (weft__unlikely(task == NULL)) {
-        return weft__no_task();
-    }
-    if (weft__scope_cancelled(task)) {
-        return -ECANCELED;
-    }
     call->closed = false;
     for (;;) {
         if (weft__hold_is_closed(task)) {
@@ -119,4 +114,19 @@ int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline
             return why != 0 ? why : -EBADF;
         }
     }
+}
+
+int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline)
+{
+    struct weft__task *task = weft__thread_self();
+    if (weft__unlikely(task == NULL)) {
+        return weft__no_task();
+    }
+    if (weft__scope_cancelled(task)) {
+        return -ECANCELED;
+    }
+    weft__visit_begin(task);
+    int64_t result = call_at_home(call, task, what, deadline);
+    weft__visit_end(task);
+    return result;
 }

@@ -34,6 +34,7 @@
 
 #include "base/sys.h"
 #include "io/call.h"
+#include "sched/guest.h"
 #include "sched/park.h"
 #include "task/host.h"
 
@@ -174,15 +175,8 @@ static bool begin(_Atomic uint64_t *entry, uint64_t *users, struct weft__task *t
     return false;
 }
 
-int weft_close(int fd)
+static int close_at_home(struct weft__task *task, int fd)
 {
-    struct weft__task *task = weft__thread_self();
-    if (task == NULL) {
-        return weft__no_task();
-    }
-    if (fd < 0) {
-        return -EBADF;
-    }
     struct weft__crew *crew = task->crew;
     _Atomic uint64_t *entry = NULL;
     uint64_t users = UINT64_MAX;
@@ -206,4 +200,19 @@ int weft_close(int fd)
         atomic_store_explicit(entry, 0, memory_order_release);
     }
     return rc == -EINTR ? 0 : rc; // on Linux the descriptor is gone nevertheless
+}
+
+int weft_close(int fd)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    if (fd < 0) {
+        return -EBADF;
+    }
+    weft__visit_begin(task);
+    int rc = close_at_home(task, fd);
+    weft__visit_end(task);
+    return rc;
 }

@@ -2,6 +2,7 @@
 #include "io/hold.h"
 
 #include "io/call.h"
+#include "sched/guest.h"
 #include "task/host.h"
 
 /// On its carrier, while the task does not run.
@@ -41,10 +42,12 @@ int weft__hold_begin(struct weft__hold *hold, const int *fds, int count)
     if (task == NULL) {
         return weft__no_task();
     }
+    weft__visit_begin(task); // to weft__hold_end()
     while ((rc = look(task->home, fds, count)) == -EAGAIN) {
         weft__host_yield(task);
     }
     if (rc < 0) {
+        weft__visit_end(task);
         return rc;
     }
     // Nothing parks between the look and the listing: close.c, F1.
@@ -70,4 +73,5 @@ void weft__hold_end(struct weft__hold *hold)
     for (int i = hold->count - 1; i >= 0; i--) {
         weft__use_end(&hold->uses[i]);
     }
+    weft__visit_end(task);
 }

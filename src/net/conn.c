@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "net/socket.h"
 #include "sched/crew.h"
+#include "sched/guest.h"
 #include "task/host.h"
 #include "task/scope.h"
 
@@ -55,7 +56,7 @@ struct weft__task *weft__conn_enter(struct weft__conn *conn, int *rc)
         *rc = weft__no_task();
         return NULL;
     }
-    if (weft__unlikely(task->home != conn->carrier)) {
+    if (weft__unlikely(!weft__task_is_at(task, conn->carrier))) {
         *rc = -EXDEV;
         return NULL;
     }
@@ -196,7 +197,7 @@ int weft_conn_abort(weft_conn *conn)
     if (task == NULL) {
         return weft__no_task();
     }
-    if (task->home != conn->carrier) {
+    if (!weft__task_is_at(task, conn->carrier)) {
         return -EXDEV;
     }
     reset_on_close(conn);
@@ -281,7 +282,7 @@ int weft_conn_adopt(weft_conn **conn, int fd)
         return weft__no_task();
     }
     struct weft__carrier *carrier = task->home;
-    int rc = find_kind(carrier, fd, &kind);
+    int rc = weft__task_is_at(task, carrier) ? find_kind(carrier, fd, &kind) : -EXDEV;
     if (rc == 0) {
         rc = weft__socket_peer(&peer, fd, (enum weft_addr_kind)kind, carrier);
     }

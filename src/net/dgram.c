@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "net/addr.h"
 #include "sched/crew.h"
+#include "sched/guest.h"
 #include "task/host.h"
 
 static struct weft__task *may_use(const struct weft__dgram *dgram, int *rc)
@@ -15,7 +16,7 @@ static struct weft__task *may_use(const struct weft__dgram *dgram, int *rc)
         *rc = weft__no_task();
         return NULL;
     }
-    *rc = task->home == dgram->carrier ? 0 : -EXDEV;
+    *rc = weft__task_is_at(task, dgram->carrier) ? 0 : -EXDEV;
     return *rc == 0 ? task : NULL;
 }
 
@@ -62,8 +63,12 @@ static bool keeps_messages(enum weft_addr_kind kind)
 static struct weft__carrier *here(int *rc)
 {
     struct weft__task *task = weft__thread_self();
-    *rc = task != NULL ? 0 : weft__no_task();
-    return task != NULL ? task->home : NULL;
+    if (task == NULL) {
+        *rc = weft__no_task();
+        return NULL;
+    }
+    *rc = weft__task_is_at(task, task->home) ? 0 : -EXDEV;
+    return *rc == 0 ? task->home : NULL;
 }
 
 static struct weft__dgram *allocate(struct weft__carrier *carrier, enum weft_addr_kind kind)

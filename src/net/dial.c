@@ -5,6 +5,7 @@
 #include "io/call.h"
 #include "net/conn.h"
 #include "net/socket.h"
+#include "sched/guest.h"
 
 static int connect_to(int fd, const struct weft_addr *addr, weft_time deadline)
 {
@@ -31,7 +32,7 @@ int weft_dial(weft_conn **conn, const char *address, const struct weft_socket_op
         return weft__no_task();
     }
     struct weft__carrier *carrier = task->home;
-    int rc = weft__conn_address(&addr, address);
+    int rc = weft__task_is_at(task, carrier) ? weft__conn_address(&addr, address) : -EXDEV;
     if (rc == 0) {
         rc = weft__socket_open(&fd, carrier, &addr, options);
     }

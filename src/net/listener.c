@@ -17,6 +17,7 @@
 #include "net/addr.h"
 #include "net/socket.h"
 #include "sched/crew.h"
+#include "sched/guest.h"
 #include "task/host.h"
 #include "task/scope.h"
 
@@ -220,7 +221,7 @@ static struct weft__task *enter(const struct weft__listener *listener, int *rc)
     struct weft__task *task = weft__thread_self();
     if (task == NULL) {
         *rc = weft__no_task();
-    } else if (task->home != listener->carrier) {
+    } else if (!weft__task_is_at(task, listener->carrier)) {
         *rc = -EXDEV;
         task = NULL;
     }
@@ -334,7 +335,7 @@ int weft_listen(weft_listener **listener, const char *address,
     if (task == NULL) {
         return weft__no_task();
     }
-    int rc = weft__conn_address(&addr, address);
+    int rc = weft__task_is_at(task, task->home) ? weft__conn_address(&addr, address) : -EXDEV;
     return rc < 0 ? rc : weft__listener_open(listener, task->home, &addr, options);
 }
 

@@ -116,7 +116,7 @@ int64_t weft_unix_recv_fds(int fd, void *data, size_t room, int *fds, size_t *co
     if (size < 0) {
         return size;
     }
-    landing.carrier = weft__carrier_self();
+    landing.carrier = weft__carrier_near();
     visit(&header, land, &landing);
     bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
     if (landing.came <= landing.room && !cut) {
@@ -131,7 +131,7 @@ int64_t weft_unix_recv_fds(int fd, void *data, size_t room, int *fds, size_t *co
 
 int weft_unix_peer(struct weft_unix_peer *peer, int fd)
 {
-    struct weft__carrier *carrier = weft__carrier_self();
+    struct weft__carrier *carrier = weft__carrier_near();
     struct ucred found = { 0 };
     uint32_t size = sizeof found;
     *peer = (struct weft_unix_peer){ 0 };

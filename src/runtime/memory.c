@@ -6,6 +6,7 @@
 #include "io/descriptors.h"
 #include "net/conn.h"
 #include "runtime/runtime.h"
+#include "sched/guest.h"
 
 /// Runtimes whose handles are still out, kept where leak checkers see them.
 static _Atomic(struct weft__runtime *) kept;
@@ -37,6 +38,7 @@ static int init_crew(struct weft__runtime *runtime)
     crew->allocator = options->allocator;
     crew->stack_size_bytes = options->stack_size_bytes;
     crew->sched.ops = &weft__locality_ops;
+    crew->delegate.ops = &weft__delegate_ops;
     crew->blocks.allocator = options->allocator;
     crew->root.open = true;
     crew->count = options->carriers;

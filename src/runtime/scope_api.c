@@ -33,11 +33,11 @@ int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *public_scope, 
                              void *arg, const struct weft_attr *attr, const char *file, int line)
 {
     struct weft__scope *scope = weft__scope_of(public_scope);
-    struct weft__carrier *self = weft__carrier_self();
+    struct weft__crew *crew = weft__crew_self();
     if (task != NULL) {
         *task = NULL;
     }
-    if (!scope->open || self == NULL || self->crew != scope->owner->crew) {
+    if (!scope->open || crew == NULL || crew != scope->owner->crew) {
         return weft__no_task();
     }
     struct weft__spawn spawn = {
@@ -48,7 +48,7 @@ int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *public_scope, 
         .file = file,
         .line = line,
     };
-    int rc = weft__spawn(task, self->crew, self, &spawn);
+    int rc = weft__spawn(task, crew, weft__carrier_self(), &spawn);
     // Refused: it is cancelled already, or being shut down, which those at work in it must not feel.
     if (rc < 0 && rc != -ECANCELED) {
         weft__scope_cancel(scope, rc);

@@ -22,7 +22,9 @@
 //       answer, and then the task sees the force when that visit wakes it.
 //   D3  The last one to end is noticed. A carrier that has answered sees the stage and reports each
 //       end; what ended there before is counted before its answer; and the waiter does not believe
-//       a count before it has all answers.
+//       a count before it has all answers. Another thread that runs tasks answers nothing: it counts,
+//       bumps `endings`, and looks for the stage after a fence. Either it finds it and wakes the
+//       waiter, or the waiter's look at `endings` finds the bump, or its futex call does.
 //   D4  The force comes with the second request, or when nine tenths of the grace period have
 //       passed: of the runtime's by a timer on carrier 0, of a waiter's own by the waiter. The last
 //       tenth is for those who are forced.
@@ -117,12 +119,11 @@ bool weft__shutdown_begin(struct weft__runtime *runtime, weft_time now)
 
 int weft_shutdown_request(weft_runtime *runtime)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    if (runtime == NULL && self == NULL) {
+    struct weft__crew *crew = runtime != NULL ? &runtime->crew : weft__crew_self();
+    if (crew == NULL) {
         return weft__no_task();
     }
-    struct weft__crew *crew = runtime != NULL ? &runtime->crew : self->crew;
-    int rc = weft__runtime_refuses(crew, self);
+    int rc = weft__runtime_refuses(crew, weft__carrier_self());
     if (rc < 0) {
         return rc;
     }
@@ -136,8 +137,8 @@ int weft_shutdown_request(weft_runtime *runtime)
 
 bool weft_shutting_down(void)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    return self != NULL && weft__scope_stopped(&self->crew->root);
+    const struct weft__crew *crew = weft__crew_self();
+    return crew != NULL && weft__scope_stopped(&crew->root);
 }
 
 static void note_unless_done(struct weft__task *task, void *arg)
@@ -180,12 +181,11 @@ static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
 int weft_runtime_shutdown(weft_runtime *runtime, weft_time grace_ns)
 {
     struct weft__crew *crew = &runtime->crew;
-    struct weft__carrier *self = weft__carrier_self();
-    int rc = weft__runtime_refuses(crew, self);
+    int rc = weft__runtime_refuses(crew, weft__carrier_self());
     if (rc < 0) {
         return rc;
     }
-    if (self != NULL && self->crew == crew) {
+    if (weft__crew_self() == crew) {
         return -EDEADLK;
     }
     weft_time now = weft_now();
@@ -204,7 +204,7 @@ int weft_runtime_shutdown(weft_runtime *runtime, weft_time grace_ns)
 
 int weft_run(weft_fn fn, void *arg, const struct weft_options *options)
 {
-    if (weft__carrier_self() != NULL) {
+    if (weft__crew_self() != NULL) {
         return -EDEADLK;
     }
     weft_runtime *runtime;

@@ -413,7 +413,7 @@ int weft_sim_run(struct weft_sim_result *result, weft_fn fn, void *arg,
     if (result != NULL) {
         *result = (struct weft_sim_result){ 0 };
     }
-    if (weft__carrier_self() != NULL) {
+    if (weft__crew_self() != NULL) {
         return -EDEADLK;
     }
     int rc = prepare(&sim, options);

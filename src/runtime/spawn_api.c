@@ -13,15 +13,15 @@ void weft_attr_init(struct weft_attr *attr)
 /// Spawns into the root scope of the runtime we are in.
 static int spawn_here(weft_task **task, struct weft__spawn *spawn)
 {
-    struct weft__carrier *self = weft__carrier_self();
+    struct weft__crew *crew = weft__crew_self();
     if (task != NULL) {
         *task = NULL;
     }
-    if (self == NULL) {
+    if (crew == NULL) {
         return weft__no_task();
     }
-    spawn->scope = &self->crew->root;
-    return weft__spawn(task, self->crew, self, spawn);
+    spawn->scope = &crew->root;
+    return weft__spawn(task, crew, weft__carrier_self(), spawn);
 }
 
 static int spawn_there(weft_task **task, weft_runtime *runtime, struct weft__spawn *spawn)

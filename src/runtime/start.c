@@ -11,6 +11,7 @@
 #include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "sched/cpus.h"
+#include "runtime/schedulers.h"
 #include "sched/park.h"
 #include "task/guard.h"
 #include "task/overflow.h"
@@ -194,8 +195,10 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
         return rc;
     }
     weft__registry_add(runtime);
-    rc = start_carriers(runtime);
+    rc = weft__scheduler_choose(runtime);
+    rc = rc == 0 ? start_carriers(runtime) : rc;
     if (rc < 0) {
+        weft__scheduler_let_go(runtime);
         weft__registry_remove(runtime);
         weft__runtime_free(runtime);
         return rc;
@@ -218,6 +221,7 @@ int weft_runtime_destroy(weft_runtime *runtime)
     weft__blocking_drain(
         runtime->crew.blocking); // while there are carriers to take what comes back
     stop_carriers(runtime, runtime->crew.count);
+    weft__scheduler_let_go(runtime);
     if (weft__guard_missing() > 0) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "stack",
                   "%" PRIu64 " stacks had no guard: raise vm.max_map_count, or use Linux 6.13",

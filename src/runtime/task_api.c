@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "runtime/runtime.h"
+#include "sched/guest.h"
 #include "sched/relay.h"
 #include "task/host.h"
 #include "task/join.h"
@@ -11,16 +12,15 @@
 
 int weft_join(int *result, weft_task *task, weft_time deadline)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    struct weft__task *thread = self != NULL ? self->current : NULL;
-    int rc = weft__runtime_refuses(task->crew, self);
+    struct weft__task *thread = weft__task_self();
+    int rc = weft__runtime_refuses(task->crew, weft__carrier_self());
     if (rc < 0) {
         return rc;
     }
     if (thread == task) {
         return -EDEADLK;
     }
-    if (self != NULL && (thread == NULL || thread->kind != &weft__kind_thread)) {
+    if (thread != weft__thread_self() || (thread == NULL && weft__carrier_self() != NULL)) {
         return -EPERM; // a timer function or a future
     }
     if (thread != NULL) {
@@ -84,7 +84,8 @@ int weft_yield(void)
     if (weft__unlikely(task == NULL)) {
         return weft__no_task();
     }
-    return weft__relay_yield(task->home, task);
+    return weft__unlikely(task->abroad) ? weft__thread_leave(task, WEFT__YIELDED)
+                                        : weft__relay_yield(task->home, task);
 }
 
 int weft_checkpoint(void)
@@ -92,6 +93,9 @@ int weft_checkpoint(void)
     struct weft__task *task = weft__thread_self();
     if (task == NULL) {
         return weft__no_task();
+    }
+    if (weft__unlikely(task->abroad)) {
+        return weft__abroad_checkpoint(task);
     }
     struct weft__carrier *carrier = task->home;
     weft_time now = weft__carrier_now(carrier);
@@ -122,14 +126,14 @@ int weft_carrier_id(void)
 
 int weft_carrier_count(void)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    return self != NULL ? self->crew->count : 0;
+    const struct weft__crew *crew = weft__crew_self();
+    return crew != NULL ? crew->count : 0;
 }
 
 weft_runtime *weft_runtime_current(void)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    return self != NULL ? weft__runtime_of(self->crew) : NULL;
+    struct weft__crew *crew = weft__crew_self();
+    return crew != NULL ? weft__runtime_of(crew) : NULL;
 }
 
 int64_t weft_task_stack_used(const weft_task *task)

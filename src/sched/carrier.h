@@ -111,6 +111,10 @@ struct weft__task *weft__task_self(void);
 /// The running virtual thread, or NULL.
 struct weft__task *weft__thread_self(void);
 
+/// weft__carrier_self(), or the home of the task that runs on an OS thread that is not a carrier; NULL
+/// outside of all runtimes.
+struct weft__carrier *weft__carrier_near(void);
+
 /// What a call says that needs a task and has none: -EPERM, or -ESRCH in the child of a fork.
 int weft__no_task(void);
 

@@ -3,7 +3,7 @@
 // Each carrier counts in its own line what it spawned and what ended on it. The sum is exact when it
 // is zero: `ended` is read first, everywhere, and `spawned` second. Both only grow and a task is
 // counted as spawned before it can end, so if the later, larger reading equals the earlier one,
-// nothing was alive in between.
+// nothing was alive in between. Ends on other threads (guest.c) are counted for all of them together.
 #include "sched/crew.h"
 
 #include <sched.h>
@@ -43,7 +43,7 @@ void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t 
 
 uint64_t weft__crew_live(struct weft__crew *crew)
 {
-    uint64_t ended = 0;
+    uint64_t ended = atomic_load_explicit(&crew->foreign_ended, memory_order_acquire);
     for (int i = 0; i < crew->count; i++) {
         ended += atomic_load_explicit(&crew->carriers[i].counts.ended, memory_order_acquire);
     }

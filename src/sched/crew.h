@@ -29,6 +29,8 @@ struct weft__crew {
     int cluster_count;
     struct weft__topology topology; // no CPUs: all carriers float
     struct weft_scheduler sched;    // the locality policy
+    struct weft_scheduler delegate; // what schedulers of the program's hand tasks to (scheduler.c)
+    struct weft_scheduler *chosen;  // one of those for all tasks that it takes, or NULL
     struct weft__stack_pool *stacks;
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
@@ -41,8 +43,9 @@ struct weft__crew {
     struct weft__blocks blocks;   // control blocks of futures
     _Atomic uint32_t next_spread; // round robin
 
-    // Foreign threads count here what carriers count in their own counters.
+    // Other threads count here what carriers count in their own counters.
     _Atomic uint64_t foreign_spawned;
+    _Atomic uint64_t foreign_ended;
     _Atomic uint64_t foreign_ids;
     struct weft__foreign_counts foreign_counts;
 
@@ -64,6 +67,9 @@ void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats);
 /// "carrier-1-cluster0-core3", "carrier-1-cluster0" or "carrier-1": what is known of its place. The
 /// core is the CPU's number. Longer than the 15 characters that a thread's name may have.
 void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t size_bytes);
+
+/// The crew whose carrier or task this thread is running; NULL outside of all of them. current.c.
+struct weft__crew *weft__crew_self(void);
 
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.
 uint64_t weft__crew_live(struct weft__crew *crew);

@@ -5,12 +5,15 @@
 // computing the address afresh; nothing here may be inlined into a caller that parks.
 #include <errno.h>
 
-#include "sched/carrier.h"
+#include "sched/crew.h"
+#include "sched/guest.h"
 
 // Initial-exec: one load from the thread pointer, also in the shared library.
 #define LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 
 static LOCAL struct weft__carrier *current;
+static LOCAL struct weft__guest
+    *guest; // of an OS thread that is not a carrier, while it runs a task
 static LOCAL bool orphaned;
 
 WEFT__NOINLINE struct weft__carrier *weft__carrier_self(void)
@@ -34,17 +37,49 @@ void weft__carrier_adopt(struct weft__carrier *carrier)
     carrier->runner.control = weft__context_control();
 }
 
+WEFT__NOINLINE struct weft__guest *weft__guest_self(void)
+{
+    __asm__ volatile("");
+    return guest;
+}
+
+WEFT__NOINLINE void weft__guest_set_self(struct weft__guest *self)
+{
+    __asm__ volatile("");
+    guest = self;
+}
+
+/// To be inlined into functions that are not.
+static inline struct weft__task *running(void)
+{
+    return weft__likely(current != NULL) ? current->current : guest != NULL ? guest->current : NULL;
+}
+
 WEFT__NOINLINE struct weft__task *weft__task_self(void)
 {
     __asm__ volatile("");
-    return current != NULL ? current->current : NULL;
+    return running();
 }
 
 WEFT__NOINLINE struct weft__task *weft__thread_self(void)
 {
     __asm__ volatile("");
-    struct weft__task *task = current != NULL ? current->current : NULL;
+    struct weft__task *task = running();
     return task != NULL && task->kind == &weft__kind_thread ? task : NULL;
+}
+
+WEFT__NOINLINE struct weft__crew *weft__crew_self(void)
+{
+    __asm__ volatile("");
+    const struct weft__task *task = running();
+    return current != NULL ? current->crew : task != NULL ? task->crew : NULL;
+}
+
+WEFT__NOINLINE struct weft__carrier *weft__carrier_near(void)
+{
+    __asm__ volatile("");
+    const struct weft__task *task = running();
+    return current != NULL ? current : task != NULL ? task->home : NULL;
 }
 
 WEFT__NOINLINE int weft__no_task(void)
@@ -56,6 +91,7 @@ WEFT__NOINLINE int weft__no_task(void)
 WEFT__NOINLINE void weft__forget_self_after_fork(void)
 {
     __asm__ volatile("");
-    orphaned = orphaned || current != NULL;
+    orphaned = orphaned || current != NULL || guest != NULL;
     current = NULL;
+    guest = NULL;
 }

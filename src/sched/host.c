@@ -6,14 +6,19 @@
 #include "base/assert.h"
 #include "base/sys.h"
 #include "sched/crew.h"
+#include "sched/guest.h"
 #include "sched/relay.h"
 
 weft_time weft__host_now(struct weft__task *task)
 {
-    return weft__carrier_now(task->home);
+    if (weft__likely(!task->abroad)) {
+        return weft__carrier_now(task->home);
+    }
+    struct weft__carrier *self = weft__carrier_self();
+    return self != NULL ? weft__carrier_now(self) : weft__clock_ns();
 }
 
-void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when)
+static void set_timer(struct weft__task *task, struct weft__timer *timer, weft_time when)
 {
     struct weft__wheel *wheel = &task->home->wheel;
     if (weft__timer_armed(timer)) {
@@ -26,33 +31,56 @@ void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, we
     }
 }
 
+void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, weft_time when)
+{
+    weft__visit_begin(task);
+    set_timer(task, timer, when);
+    weft__visit_end(task);
+}
+
 /// Deadlines are armed lazily: a timer that is early enough stays where it is, because it only
 /// wakes, and the waiter looks at the clock and asks again. So a connection that moves its deadline
 /// with every request touches the wheel once per timeout, not once per request.
-static void arm_deadline(struct weft__task *task, weft_time deadline)
+void weft__host_arm(struct weft__task *task, weft_time deadline)
 {
     struct weft__timer *timer = &task->deadline;
     if (deadline != WEFT_FOREVER && (!weft__timer_armed(timer) || timer->when > deadline)) {
-        weft__host_timer_set(task, timer, deadline);
+        task->timed = true;
+        set_timer(task, timer, deadline);
     }
 }
 
 void weft__host_park(struct weft__task *task, weft_time deadline)
 {
     weft_assert(task->kind == &weft__kind_thread);
-    arm_deadline(task, deadline);
+    if (weft__unlikely(task->abroad)) {
+        weft__abroad_park(task, deadline);
+        return;
+    }
+    weft__host_arm(task, deadline);
     atomic_store_explicit(&task->waits_since, task->home->coarse_now, memory_order_relaxed);
     (void)weft__relay_park(task->home, task);
 }
 
 void weft__host_yield(struct weft__task *task)
 {
+    if (weft__unlikely(task->abroad)) {
+        (void)weft__thread_leave(task, WEFT__YIELDED);
+        return;
+    }
     weft__tally(&task->home->counts.budget_yields, 1);
     (void)weft__relay_yield(task->home, task);
 }
 
 void weft__host_exit(struct weft__task *task)
 {
+    if (weft__unlikely(task->abroad)) {
+        if (!task->timed) {
+            task->verdict = WEFT__ENDED;
+            weft__context_exit(&task->context, task->return_to, 0);
+        }
+        weft__visit_home(task); // G6
+    }
     weft__relay_end(task->home, task);
 }
 
@@ -80,12 +108,31 @@ void weft__deadline_fired(struct weft__timer *timer)
 void weft__host_disarm(struct weft__task *task)
 {
     if (weft__timer_armed(&task->deadline)) {
-        weft__host_timer_set(task, &task->deadline, WEFT_FOREVER);
+        set_timer(task, &task->deadline, WEFT_FOREVER);
+    }
+    if (weft__unlikely(task->own != NULL)) {
+        weft__scheduler_leave(task->own,
+                              task->home); // before it is counted: home has not stopped yet
+    }
+}
+
+/// On a thread that answers no questions of a shutdown: see runtime/shutdown.c, D3.
+static void ended_elsewhere(struct weft__crew *crew)
+{
+    atomic_fetch_add_explicit(&crew->foreign_ended, 1, memory_order_release);
+    atomic_fetch_add_explicit(&crew->endings, 1, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (weft__unlikely(atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != 0)) {
+        weft__futex_wake(&crew->endings, INT_MAX);
     }
 }
 
 void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier == NULL)) {
+        ended_elsewhere(crew);
+        return;
+    }
     weft__count(&carrier->counts.ended);
     // No fence: see runtime/shutdown.c, D3.
     if (weft__unlikely(atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != 0)) {

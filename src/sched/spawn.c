@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "sched/crew.h"
+#include "sched/guest.h"
 #include "task/host.h"
 #include "task/word.h"
 
@@ -42,6 +43,10 @@ static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__c
     if (attr->place == WEFT_PLACE_LIGHTER) {
         return weft__place_lighter(crew, self);
     }
+    const struct weft__carrier *near = self == NULL ? weft__carrier_near() : NULL;
+    if (attr->place == WEFT_PLACE_CURRENT && near != NULL && near->crew == crew) {
+        return &crew->carriers[near->number];
+    }
     uint32_t turn = atomic_fetch_add_explicit(&crew->next_spread, 1, memory_order_relaxed);
     return &crew->carriers[turn % (uint32_t)crew->count];
 }
@@ -74,12 +79,20 @@ static void copy_name(struct weft__task *task, const char *name)
 
 /// Everything but the memory's own fields and the word, which is last.
 static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__carrier *self,
-                 const struct weft__spawn *spawn, const struct weft_attr *attr)
+                 const struct weft__spawn *spawn, const struct weft_attr *attr,
+                 struct weft_scheduler *own)
 {
     // After the zero word of the block's last user, for a dump that copies it meanwhile.
     atomic_thread_fence(memory_order_release);
     task->node.kind = WEFT__NODE_TASK;
-    task->sched = &crew->sched;
+    task->sched = own != NULL ? own : &crew->sched;
+    task->own = own;
+    task->attachment = attr->attachment;
+    task->kept_on = NULL;
+    task->visits = 0;
+    task->abroad = own != NULL;
+    task->timed = false;
+    atomic_store_explicit(&task->handed, own != NULL, memory_order_relaxed);
     task->home = choose_home(crew, self, attr);
     task->scope = spawn->scope;
     task->birth = spawn->scope;
@@ -92,6 +105,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->started = false;
     task->movable = true;
     task->migratable = attr->migratable || spawn->is_future;
+    task->roams = task->migratable;
     task->deadline = (struct weft__timer){ .fire = weft__deadline_fired };
     task->id = next_id(crew, self);
     task->fn = spawn->fn;
@@ -187,6 +201,23 @@ static void see_late_shutdown(struct weft__crew *crew, struct weft__carrier *sel
     }
 }
 
+/// The scheduler of the program's that the task will be on, with a reference, or NULL. One that was
+/// chosen for the whole runtime gets what it can take.
+static int enter_scheduler(struct weft_scheduler **own, struct weft__crew *crew,
+                           const struct weft__spawn *spawn, const struct weft_attr *attr)
+{
+    bool migratable = attr->migratable || spawn->is_future;
+    *own = attr->scheduler != NULL ? attr->scheduler : crew->chosen;
+    if (weft__likely(*own == NULL)) {
+        return 0;
+    }
+    if (!weft__scheduler_takes(*own, migratable)) {
+        *own = NULL;
+        return attr->scheduler != NULL ? -EINVAL : 0;
+    }
+    return weft__scheduler_enter(*own, crew);
+}
+
 int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft__carrier *self,
                 const struct weft__spawn *spawn)
 {
@@ -196,11 +227,16 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     if (rc < 0) {
         return rc;
     }
-    rc = spawn->is_future ? take_future(&task, crew) : take_thread(&task, crew, self, attr);
+    struct weft_scheduler *own;
+    rc = enter_scheduler(&own, crew, spawn, attr);
     if (rc < 0) {
         return rc;
     }
-    fill(task, crew, self, spawn, attr);
+    rc = spawn->is_future ? take_future(&task, crew) : take_thread(&task, crew, self, attr);
+    if (rc < 0) {
+        goto leave_scheduler;
+    }
+    fill(task, crew, self, spawn, attr, own);
     rc = inherit_locals(task, attr);
     if (rc < 0) {
         goto free_task;
@@ -225,6 +261,10 @@ free_locals:
     weft__locals_end(task);
 free_task:
     task->kind->free(task, self);
+leave_scheduler:
+    if (own != NULL) {
+        weft__scheduler_leave(own, NULL); // not the last: the caller has one
+    }
     return rc;
 }
 

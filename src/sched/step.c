@@ -1,6 +1,7 @@
 // step.c - a carrier is a step function: inbox, tasks for one quantum, timers, flush, poll.
 #include "base/relax.h"
 #include "base/sys.h"
+#include "sched/guest.h"
 #include "sched/park.h"
 #include "sched/relay.h"
 
@@ -63,13 +64,14 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
         task = carrier->current; // the one that came back
         weft__thread_left(task, runner);
     } else {
-        weft__word_clear_notified(task);
+        (void)weft__word_clear_notified(task);
         weft__future_poll(task);
     }
+    weft__task_hand(task);
     bool ready = weft__task_settle(task, runner);
     carrier->current = NULL;
     weft__carrier_bury(carrier);
-    if (ready && weft__likely(task->home == carrier)) {
+    if (ready && weft__likely(weft__task_is_at(task, carrier))) {
         weft__fifo_push(&carrier->local, &task->node);
     } else if (ready) {
         task->sched->ops->on_continue(task->sched, task);

@@ -5,6 +5,7 @@
 // (sched/op.h), so a select that has committed another case asks it to end and waits for that.
 #include <errno.h>
 
+#include "sched/guest.h"
 #include "select/select.h"
 
 static void ended(struct weft__op *op);
@@ -80,7 +81,9 @@ static void ended(struct weft__op *op)
 int weft__case_fd_begin(struct weft__select *select, struct weft__case *c)
 {
     struct weft__case_fd *poll = &c->wait.poll;
-    int rc = weft__descriptor_use(select->task->home, fd_of(c));
+    int rc = weft__task_is_at(select->task, select->task->home)
+                 ? weft__descriptor_use(select->task->home, fd_of(c))
+                 : -EPERM; // a future that is polled away from its home
     poll->late = rc == -EAGAIN;
     if (rc < 0) {
         return rc;

@@ -1,6 +1,7 @@
 // thread.c - a virtual or a foreign thread selects.
 #include <errno.h>
 
+#include "sched/guest.h"
 #include "select/select.h"
 
 static const struct weft__sync_ops thread_ops = {
@@ -102,7 +103,18 @@ int weft_select(struct weft_case *cases, size_t count, weft_time deadline)
     if (rc == 0) {
         rc = weft__select_attempt(&select);
     }
-    return rc != WEFT__SYNC_WAITS ? rc : wait(&select, self, deadline);
+    if (rc != WEFT__SYNC_WAITS) {
+        return rc;
+    }
+    bool at_home = (select.unlike & WEFT__CASES_FD) != 0 && self != NULL; // where the driver is
+    if (at_home) {
+        weft__visit_begin(self);
+    }
+    rc = wait(&select, self, deadline);
+    if (at_home) {
+        weft__visit_end(self);
+    }
+    return rc;
 }
 
 int weft_select_try(struct weft_case *cases, size_t count)

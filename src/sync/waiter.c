@@ -99,7 +99,7 @@ int weft__waiter_leave(struct weft__waiter *waiter, int why)
 int weft__sync_refuses(void)
 {
     int why = weft__no_task();
-    return why == -ESRCH || weft__carrier_self() != NULL ? why : 0;
+    return why == -ESRCH || weft__crew_self() != NULL ? why : 0;
 }
 
 int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self, weft_time deadline)

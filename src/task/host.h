@@ -33,10 +33,13 @@ WEFT__NORETURN void weft__host_die(const struct weft__task *task, const char *wh
 /// Ends the running virtual thread, whose result is set.
 WEFT__NORETURN void weft__host_exit(struct weft__task *task);
 
-/// Takes the deadline of an ending task out of the wheel.
+/// Sees to it that the running task, which is at home, is woken at `deadline`.
+void weft__host_arm(struct weft__task *task, weft_time deadline);
+
+/// Takes the deadline of an ending task out of the wheel, and the task off its scheduler.
 void weft__host_disarm(struct weft__task *task);
 
-/// Counts the end of a task of `crew` that ran on `carrier`.
+/// Counts the end of a task of `crew` that ran on `carrier`; NULL: on some other OS thread.
 void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier);
 
 /// Small memory from the allocator of the task's runtime; zeroed, or NULL.

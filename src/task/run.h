@@ -22,7 +22,7 @@
 /// -ECANCELED if it must stop, else 0.
 static inline int weft__thread_enter(struct weft__task *task, struct weft__runner *runner)
 {
-    weft__word_clear_notified(task);
+    task->noticed = weft__word_clear_notified(task);
     task->budget = WEFT__BUDGET;
     task->started = true;
     task->movable = task->migratable;

@@ -117,6 +117,7 @@ void weft__scope_open(struct weft__scope *scope, struct weft__task *owner, int f
     if (deadline != WEFT_FOREVER && deadline <= weft__host_now(owner)) {
         weft__scope_cancel(scope, -ETIMEDOUT);
     } else if (deadline != WEFT_FOREVER) {
+        scope->timed = true;
         weft__host_timer_set(owner, &scope->deadline, deadline);
     }
     (void)weft__scope_cancelled(owner); // S4: a scope opened inside a cancelled one is cancelled
@@ -317,7 +318,7 @@ int weft__scope_join(struct weft__scope *scope)
 {
     struct weft__task *owner = scope->owner;
     await_children(scope);
-    if (weft__timer_armed(&scope->deadline)) {
+    if (scope->timed) {
         weft__host_timer_set(owner, &scope->deadline, WEFT_FOREVER);
     }
     if (weft__scope_stopped(scope)) {

@@ -34,6 +34,7 @@ struct weft__scope {
     uint8_t cover; // enum weft__stage: a shutdown is felt inside only when it is past this
     bool shield;
     bool open;
+    bool timed; // its deadline was armed
 
     _Atomic int cause; // 0 until cancelled, then for good; anyone's
 

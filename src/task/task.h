@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include <weft/future.h>
+#include <weft/scheduler.h>
 #include <weft/task.h>
 
 #include "base/base.h"
@@ -60,16 +61,6 @@ struct weft__kind {
     void (*free)(struct weft__task *task, struct weft__carrier *carrier);
 };
 
-/// Where ready tasks go. The built-in policies and, later, user-written ones.
-struct weft_scheduler;
-struct weft_scheduler_ops {
-    void (*on_start)(struct weft_scheduler *self, struct weft__task *task);
-    void (*on_continue)(struct weft_scheduler *self, struct weft__task *task);
-};
-struct weft_scheduler {
-    const struct weft_scheduler_ops *ops;
-};
-
 /// Why a task stopped running.
 enum weft__verdict {
     WEFT__YIELDED, ///< is to be queued again
@@ -86,8 +77,8 @@ struct weft__task {
     _Atomic uint64_t word;        // anyone's, see above
     struct weft__context context; // virtual threads: valid while not running
     const struct weft__kind *kind;
-    struct weft_scheduler *sched;
-    struct weft__carrier *home; // fixed at first run unless movable
+    struct weft_scheduler *sched; // who is told that it is ready; home's own during a visit
+    struct weft__carrier *home;   // fixed at first run unless movable
 
     // The second line: what a run, a join and a release touch besides. Ten thousand threads that
     // take turns are bound by the lines they touch, so each line more is felt.
@@ -101,6 +92,13 @@ struct weft__task {
     bool movable;                    // future, unstarted, or created migratable
     bool migratable;
     bool started;
+    bool noticed; // this run began with a notification
+    // Of a scheduler of the program's (sched/guest.h).
+    bool abroad;               // runs where its scheduler says, and not as a guest at home
+    bool roams;                // migratable, when abroad
+    bool timed;                // its deadline may be in the wheel
+    uint8_t visits;            // calls it is inside of that brought it home
+    _Atomic uint8_t handed;    // its scheduler may run it, once
     struct weft__cxx cxx;      // exceptions it is handling, while it does not run; the carrier's
     _Atomic uintptr_t joiners; // anyone's, see join.c
     struct weft__crew *crew;   // the carriers it belongs to; fixed
@@ -115,6 +113,9 @@ struct weft__task {
     struct weft__timer deadline; // one per task, re-armed lazily: it may fire for nothing
 
     struct weft__local_value *locals; // the task's own
+    struct weft_scheduler *own;       // of the program's; NULL: the built-in one
+    void *attachment;                 // that scheduler's word
+    const void *kept_on;              // OS thread it may not leave; NULL: none yet
     // Fixed at spawn; a dump copies them.
     uint64_t id;
     void *stack_low; // NULL for a future

@@ -45,12 +45,14 @@ static inline bool weft__word_wake(struct weft__task *task, uint64_t flags)
     }
 }
 
-/// Before a run: takes a notification that came while the task was queued.
-static inline void weft__word_clear_notified(struct weft__task *task)
+/// Before a run: takes a notification that came while the task was queued. True: there was one.
+static inline bool weft__word_clear_notified(struct weft__task *task)
 {
-    if (weft__word_peek(task) & WEFT__WORD_NOTIFIED) {
+    bool notified = (weft__word_peek(task) & WEFT__WORD_NOTIFIED) != 0;
+    if (notified) {
         atomic_fetch_and_explicit(&task->word, ~WEFT__WORD_NOTIFIED, memory_order_acquire);
     }
+    return notified;
 }
 
 /// After a run: ACTIVE to IDLE, true. False if the task was notified meanwhile: it stays ACTIVE.

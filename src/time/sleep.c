@@ -58,7 +58,8 @@ static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
         return ready(sleep, 0);
     }
     struct weft__carrier *self = weft__carrier_self();
-    struct weft__carrier *carrier = self != NULL ? self : weft__default_carrier();
+    struct weft__carrier *near = weft__carrier_near();
+    struct weft__carrier *carrier = near != NULL ? near : weft__default_carrier();
     if (carrier == NULL) { // a foreign thread, and no default runtime: the log says why
         return ready(sleep, -EAGAIN);
     }

@@ -6,11 +6,11 @@
 
 int weft_timer_init(struct weft_timer *timer, weft_timer_fn fn, void *arg)
 {
-    struct weft__carrier *self = weft__carrier_self();
-    if (self == NULL) {
+    struct weft__carrier *carrier = weft__carrier_near();
+    if (carrier == NULL) {
         return weft__no_task();
     }
-    weft__user_timer_init(weft__user_timer_of(timer), self, fn, arg);
+    weft__user_timer_init(weft__user_timer_of(timer), carrier, fn, arg);
     return 0;
 }
 
@@ -40,7 +40,7 @@ int weft_timer_stop(struct weft_timer *public_timer)
     if (rc < 0) {
         return rc;
     }
-    if (self != NULL && task == NULL) {
+    if (task == NULL && weft__crew_self() != NULL) {
         return -EDEADLK;
     }
     return weft__user_timer_stop(timer, self, task);

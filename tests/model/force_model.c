@@ -45,6 +45,16 @@ struct weft__carrier *weft__carrier_self(void)
     return thread < runtime.crew.count ? &carriers[thread] : NULL;
 }
 
+struct weft__carrier *weft__carrier_near(void)
+{
+    return weft__carrier_self();
+}
+
+struct weft__crew *weft__crew_self(void)
+{
+    return weft__carrier_self() != NULL ? &runtime.crew : NULL;
+}
+
 int sched_yield(void)
 {
     mc_relax();

@@ -21,7 +21,7 @@ static void to_lane(struct weft_scheduler *self, struct weft__task *task)
 }
 
 static const struct weft_scheduler_ops ops = { .on_start = to_lane, .on_continue = to_lane };
-struct weft_scheduler stage_scheduler = { &ops };
+struct weft_scheduler stage_scheduler = { .ops = &ops };
 
 void stage_actor_init(struct stage_actor *actor, const char *name)
 {

@@ -42,6 +42,11 @@ struct weft__carrier *weft__carrier_self(void)
     return weft__thread_self() != NULL ? &carrier : NULL;
 }
 
+struct weft__crew *weft__crew_self(void)
+{
+    return weft__thread_self() != NULL ? &crew : NULL;
+}
+
 int weft__no_task(void)
 {
     return -EPERM;

@@ -37,6 +37,11 @@ struct weft__carrier *weft__carrier_self(void)
     return NULL;
 }
 
+struct weft__carrier *weft__carrier_near(void)
+{
+    return NULL;
+}
+
 struct weft__carrier *weft__default_carrier(void)
 {
     return &carrier;

@@ -66,7 +66,7 @@ static void to_next_carrier(struct weft_scheduler *self, struct weft__task *read
 }
 
 static const struct weft_scheduler_ops ops = { .on_continue = to_next_carrier };
-static struct weft_scheduler scheduler = { &ops };
+static struct weft_scheduler scheduler = { .ops = &ops };
 
 static void run_carrier(void *arg)
 {

@@ -43,8 +43,9 @@ static void on_continue(struct weft_scheduler *self, struct weft__task *task)
     }
 }
 
-static const struct weft_scheduler_ops ops = { on_continue, on_continue };
-static struct weft_scheduler sched = { &ops };
+static const struct weft_scheduler_ops ops = { .on_start = on_continue,
+                                               .on_continue = on_continue };
+static struct weft_scheduler sched = { .ops = &ops };
 
 /// The list is newest first: the walk goes from child 7 down to child 0.
 static void open_scope(void)
