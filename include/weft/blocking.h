@@ -31,6 +31,21 @@ WEFT_BEGIN_DECLS
 ///             -EPERM      not called from a virtual thread
 WEFT_API int weft_blocking(weft_fn fn, void *arg, weft_time deadline);
 
+/// Announces that the calling virtual thread is going to block its carrier with what it calls next:
+/// for calls that have to be made on this very OS thread, so that weft_blocking() cannot make them.
+/// It is then not reported as stuck (weft_options.stuck_ns). The other tasks of this carrier wait
+/// nevertheless. Ends with weft_block_end(), or when the thread parks. Does not nest.
+///
+/// Call from:  a virtual thread.
+/// Errors:     -EPERM  not called from a virtual thread
+WEFT_API int weft_block_begin(void);
+
+/// Ends what weft_block_begin() began.
+///
+/// Call from:  the same virtual thread.
+/// Errors:     -EPERM  not called from a virtual thread, or there was no beginning
+WEFT_API int weft_block_end(void);
+
 // ---------------------------------------------------------------------------------------------
 // Jobs: submit now, wait later, from any thread.
 

@@ -74,6 +74,8 @@ struct weft_options {
     enum weft_topology topology; ///< WEFT_TOPOLOGY: auto, off, on; keep carriers on CPUs; auto
     const char *cpus;            ///< WEFT_CPUS: borrowed; lists of CPUs, a semicolon between
                                  ///< clusters, like "0-3;4-7"; default: what the machine has
+    weft_time stuck_ns;          ///< WEFT_STUCK_MS: 0..3600000; report tasks that hold their
+                                 ///< carrier for so long; 0: nobody watches
     enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
@@ -87,7 +89,7 @@ struct weft_options {
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
-            WEFT_TOPOLOGY_AUTO, NULL, (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL         \
+            WEFT_TOPOLOGY_AUTO, NULL, 0, (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL      \
     }
 
 /// Fills `options` with "everything by default".

@@ -156,6 +156,16 @@ weft_time weft__clock_ns(void)
     return (weft_time)now.tv_sec * WEFT_S + (weft_time)now.tv_nsec;
 }
 
+weft_time weft__sys_cpu_ns(pthread_t thread)
+{
+    struct timespec used;
+    clockid_t clock;
+    if (pthread_getcpuclockid(thread, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+        return 0;
+    }
+    return (weft_time)used.tv_sec * WEFT_S + (weft_time)used.tv_nsec;
+}
+
 int weft__sys_gettid(void)
 {
     return result_of(syscall(SYS_gettid));

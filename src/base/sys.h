@@ -5,6 +5,7 @@
 #ifndef WEFT_BASE_SYS_H
 #define WEFT_BASE_SYS_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -50,6 +51,8 @@ int64_t weft__sys_read_file(const char *path, char *text, size_t size_bytes);
 /// CLOCK_MONOTONIC.
 weft_time weft__clock_ns(void);
 int weft__sys_gettid(void);
+/// CPU time that a thread has used; 0 if that cannot be told.
+weft_time weft__sys_cpu_ns(pthread_t thread);
 /// Lets timeouts of the calling thread's waits be late by no more than the clock's grain; the
 /// kernel's default is another 50 us.
 int weft__sys_sharpen_timers(void);

@@ -4,6 +4,8 @@
 // afterwards, if it was the same task's before and after the copy: its number is unique, is written
 // before the word says "in use", and the word is zeroed before that number can change. The picture is
 // of no single moment.
+#include "diag/dump.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +114,16 @@ static void describe(const struct weft__task *task, const struct weft__task *blo
                        weft__stack_touched(task->stack_low, high),
                        (size_t)((const char *)block - (const char *)task->stack_low));
     }
+}
+
+bool weft__describe_copy(struct weft__task *block, struct weft__task *copy, char *text,
+                         size_t size_bytes, weft_time now)
+{
+    if (!copy_task(block, copy)) {
+        return false;
+    }
+    describe(copy, block, text, size_bytes, now);
+    return true;
 }
 
 void weft__describe_block(void *block, char *out, size_t size_bytes)

@@ -26,6 +26,10 @@ const struct weft__stat weft__stats_table[] = {
     COUNTER(runs, "task_runs", CARRIERS, "Times that a task was run."),
     COUNTER(budget_yields, "budget_yields", CARRIERS,
             "Runs that were cut short because their budget or time slice was used up."),
+    COUNTER(announced, "blocking_announced", CARRIERS,
+            "Blocking calls that tasks announced by weft_block_begin()."),
+    COUNTER(stuck, "tasks_stuck", RUNTIME,
+            "Tasks that were reported because they held their carrier for too long."),
     COUNTER(steps, "steps", CARRIERS, "Turns of a carrier's loop."),
     COUNTER(timers, "timers_fired", CARRIERS, "Timers and deadlines that came due."),
     COUNTER(polls, "polls", CARRIERS, "Times that the driver was asked for events."),
@@ -92,6 +96,7 @@ static void add_carrier(struct weft_stats *stats, const struct weft__carrier *ca
     stats->ended += read_counter(&counts->ended);
     stats->runs += read_counter(&counts->runs);
     stats->budget_yields += read_counter(&counts->budget_yields);
+    stats->announced += read_counter(&counts->announced);
     stats->steps += read_counter(&counts->steps);
     stats->timers += read_counter(&counts->timers);
     stats->polls += read_counter(&counts->polls);
@@ -139,6 +144,7 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
     }
     if (carrier == WEFT_STATS_ALL) {
         stats->live = weft__crew_live(crew);
+        stats->stuck = read_counter(&crew->stuck);
         weft__blocking_stats(crew->blocking, &stats->blocking);
         stats->blocking.size = sizeof stats->blocking;
     }

@@ -25,6 +25,7 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->number = number;
     carrier->crew = &runtime->crew;
     carrier->driver = runtime->driver;
+    carrier->lookout = options->stuck_ns != 0 ? &runtime->crew.lookout : NULL;
     carrier->quantum_ns = options->quantum_ns;
     carrier->spin_ns = options->idle_spin_ns;
     carrier->buffers_limit = (unsigned)options->receive_buffers / 4 * 3;

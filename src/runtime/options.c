@@ -63,6 +63,7 @@ static const struct row rows[] = {
     ROW(topology, "WEFT_TOPOLOGY", STORED_INT, 1, 0, 2, WEFT_TOPOLOGY_AUTO, topology_choices,
         false),
     ROW(cpus, "WEFT_CPUS", STORED_TEXT, 1, 0, 0, 0, NULL, false),
+    ROW(stuck_ns, "WEFT_STUCK_MS", STORED_U64, WEFT_MS, 0, 3600000, 0, NULL, false),
     ROW(log_level, "WEFT_LOG", STORED_INT, 1, 1, 4, WEFT_LOG_WARN, log_choices, false),
 };
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "stack_size_bytes is stored as 64 bits");

@@ -18,6 +18,8 @@ struct weft__runtime {
 
     struct weft__cpu_set allowed; // what carriers are pinned inside of, if they are
 
+    struct weft__monitor *monitor; // NULL: nobody watches (diag/monitor.c)
+
     // Starting: carriers report here one by one.
     _Atomic uint32_t reported;
     _Atomic int start_error;

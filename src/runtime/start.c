@@ -7,6 +7,7 @@
 
 #include "base/sys.h"
 #include "blocking/pool.h"
+#include "diag/monitor.h"
 #include "io/io.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"
@@ -54,6 +55,7 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
     weft__carrier_pin(carrier); // before it touches memory: that is then near
+    carrier->tid = weft__sys_gettid();
     block_sigpipe();
     (void)weft__sys_sharpen_timers(); // where that is forbidden, timers are a little later
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
@@ -203,6 +205,7 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
         weft__runtime_free(runtime);
         return rc;
     }
+    weft__monitor_start(runtime);
     *out = runtime;
     return 0;
 }
@@ -217,6 +220,7 @@ int weft_runtime_destroy(weft_runtime *runtime)
     if (rc < 0) {
         return rc;
     }
+    weft__monitor_stop(runtime);
     weft__registry_remove(runtime);
     weft__blocking_drain(
         runtime->crew.blocking); // while there are carriers to take what comes back

@@ -1,6 +1,8 @@
 // task_api.c - the public face of tasks: handles, and what a task asks about itself.
 #include <errno.h>
 
+#include <weft/blocking.h>
+
 #include "runtime/runtime.h"
 #include "sched/guest.h"
 #include "sched/relay.h"
@@ -107,6 +109,32 @@ int weft_checkpoint(void)
         return weft__thread_leave(task, WEFT__YIELDED);
     }
     return weft__scope_cancelled(task) ? -ECANCELED : 0;
+}
+
+int weft_block_begin(void)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    struct weft__carrier *carrier = task->home;
+    weft__tally(&carrier->counts.announced, 1);
+    atomic_store_explicit(&carrier->announced, task, memory_order_relaxed);
+    return 0;
+}
+
+int weft_block_end(void)
+{
+    struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
+    }
+    struct weft__carrier *carrier = task->home;
+    if (atomic_load_explicit(&carrier->announced, memory_order_relaxed) != task) {
+        return -EPERM;
+    }
+    atomic_store_explicit(&carrier->announced, NULL, memory_order_relaxed);
+    return 0;
 }
 
 int weft_cancelled(void)

@@ -12,6 +12,7 @@
 #include "sched/driver.h"
 #include "sched/inbox.h"
 #include "sched/offer.h"
+#include "sched/lookout.h"
 #include "sched/wheel.h"
 #include "task/context.h"
 #include "task/stack.h"
@@ -52,9 +53,10 @@ struct weft__carrier {
     struct weft__task *current; // running now, or NULL
     _Atomic(struct weft__task *)
         ended; // dumps read it; its stack has been left, its reference not yet given back
-    struct weft__flush *flushes; // what wants to be called at the end of this step
-    struct weft__use **uses;     // calls in flight, by descriptor (io/descriptors.h)
-    struct weft__chunk *chunks;  // output memory kept for reuse (net/chunk.c)
+    _Atomic(struct weft__task *) announced; // the monitor reads it: said that it may block (diag)
+    struct weft__flush *flushes;            // what wants to be called at the end of this step
+    struct weft__use **uses;                // calls in flight, by descriptor (io/descriptors.h)
+    struct weft__chunk *chunks;             // output memory kept for reuse (net/chunk.c)
     unsigned chunks_kept;
     unsigned buffers_held;      // receive buffers that connections hold (net/pieces.c)
     unsigned buffers_limit;     // so many at most
@@ -82,7 +84,9 @@ struct weft__carrier {
     void *driver_state;
     struct weft__sim_clock *sim; // NULL: the real clock
     pthread_t thread;
-    struct weft__request control; // the runtime's: stop, or report that you saw the root's cause
+    int tid;                       // the kernel's number of that
+    struct weft__lookout *lookout; // NULL: nobody watches
+    struct weft__request control;  // the runtime's: stop, or report that you saw the root's cause
 
     _Alignas(WEFT__LINE_PAIR) struct weft__carrier_counts counts;
     _Alignas(WEFT__LINE_PAIR) struct weft__wheel wheel;

@@ -16,6 +16,7 @@ struct weft__carrier_counts {
     _Atomic uint64_t ended;         // tasks that ended here
     _Atomic uint64_t runs;          // times a task was run
     _Atomic uint64_t budget_yields; // runs that ended because their budget or slice was used up
+    _Atomic uint64_t announced;     // blocking calls that tasks announced
     _Atomic uint64_t steps;         // turns of the loop
     _Atomic uint64_t ready;         // tasks in `local` when the last step began; 0: asleep
     _Atomic uint64_t ready_sum;     // over all steps

@@ -48,6 +48,9 @@ struct weft__crew {
     _Atomic uint64_t foreign_ended;
     _Atomic uint64_t foreign_ids;
     struct weft__foreign_counts foreign_counts;
+    _Atomic uint64_t stuck; // tasks that the monitor reported
+
+    struct weft__lookout lookout; // of the monitor
 
     // Wakes by other threads than the simulation's own.
     _Atomic uint32_t refused_wakes;

@@ -218,6 +218,9 @@ void weft__carrier_loop(struct weft__carrier *carrier)
         }
         if (carrier->spin_ns == 0 || !spin(carrier)) {
             weft__sleep(carrier);
+            if (weft__unlikely(carrier->lookout != NULL)) {
+                weft__lookout_wake(carrier->lookout);
+            }
             (void)weft__carrier_now(carrier);
         }
     }

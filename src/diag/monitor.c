@@ -1,0 +1,190 @@
+// monitor.c - a thread that notices tasks which hold their carrier.
+//
+// Carriers do nothing for it but wake it when they were all asleep (sched/lookout.c). It looks at each
+// one a few times per threshold: how many steps and runs it has counted, how many hand-overs are left
+// before the loop's turn, and which task is running. If all of that is the same for longer than the
+// threshold, it was one run of one task all the time. These are glances at what somebody else writes,
+// as in a dump; before it speaks it looks once more.
+//
+// A thread that is ready and gets no CPU looks the same. So a task that computes is reported only when
+// its carrier has used that much CPU time; one that waits in a system call needs none.
+//
+//   M1  A task is reported once, however often it does it again (unless too many others did it since).
+//   M2  A task that announced what it does (weft_block_begin) is not reported.
+#include "diag/monitor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/topology.h>
+
+#include "base/alloc.h"
+#include "base/sys.h"
+#include "diag/backtrace.h"
+#include "diag/dump.h"
+
+#define LOOKS_PER_THRESHOLD 4
+#define REMEMBERED 64
+
+/// What a carrier was doing at a glance.
+struct glance {
+    uint64_t steps;
+    uint64_t runs;
+    unsigned relay_left;
+    struct weft__task *task; // NULL: none
+};
+
+struct weft__monitor {
+    struct weft__runtime *runtime;
+    pthread_t thread;
+    uint64_t reported[REMEMBERED]; // numbers of tasks (M1)
+    struct mark {
+        struct glance glance;
+        weft_time since;
+        weft_time cpu_ns; // what the carrier's thread had used then
+    } marks[];            // of each carrier
+};
+
+static size_t size_of(const struct weft__runtime *runtime)
+{
+    return sizeof(struct weft__monitor) + (size_t)runtime->crew.count * sizeof(struct mark);
+}
+
+/// Reads what the carrier is writing.
+__attribute__((noinline, no_sanitize("thread"))) static struct glance look(
+    struct weft__carrier *carrier)
+{
+    struct glance glance = { .task = NULL };
+    if (atomic_load_explicit(&carrier->state, memory_order_relaxed) != WEFT__CARRIER_PARKED) {
+        glance.steps = weft__tally_get(&carrier->counts.steps);
+        glance.runs = weft__tally_get(&carrier->counts.runs);
+        glance.relay_left = *(volatile unsigned *)&carrier->relay_left;
+        glance.task = *(struct weft__task *const volatile *)&carrier->current;
+    }
+    return glance;
+}
+
+static bool is_same(const struct glance *a, const struct glance *b)
+{
+    return a->task == b->task && a->steps == b->steps && a->runs == b->runs &&
+           a->relay_left == b->relay_left;
+}
+
+__attribute__((noinline, no_sanitize("thread"))) static uint64_t ready_behind(
+    struct weft__carrier *carrier)
+{
+    return *(volatile size_t *)&carrier->local.count;
+}
+
+static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
+                   const struct mark *mark, weft_time held_ns)
+{
+    const struct glance *glance = &mark->glance;
+    struct weft__runtime *runtime = monitor->runtime;
+    struct weft__task copy;
+    struct weft__trace trace;
+    char line[512];
+    if (!weft__describe_copy(glance->task, &copy, line, sizeof line, weft__clock_ns())) {
+        return;
+    }
+    uint64_t *memory = &monitor->reported[copy.id % REMEMBERED];
+    if (*memory == copy.id) {
+        return; // M1
+    }
+    bool computes = weft__sys_cpu_ns(carrier->thread) - mark->cpu_ns >= runtime->options.stuck_ns;
+    weft__trace_take(&trace, carrier->thread, carrier->tid, copy.stack_low, glance->task, computes);
+    struct glance now = look(carrier);
+    if (!is_same(&now, glance) || (!computes && !trace.blocked)) {
+        return; // it has moved on meanwhile, and who knows what we have seen
+    }
+    *memory = copy.id;
+    weft__tally(&runtime->crew.stuck, 1);
+    char doing[48] = "computing";
+    if (trace.blocked) {
+        (void)snprintf(doing, sizeof doing, "in system call %ld", trace.system_call);
+    }
+    weft__log(&runtime->log, WEFT_LOG_WARN, "stuck",
+              "a task has held its carrier for %" PRIu64 " ms, %s, and %" PRIu64
+              " ready ones wait behind it: %s",
+              held_ns / WEFT_MS, doing, ready_behind(carrier), line);
+    for (int i = 0; i < trace.count; i++) {
+        weft__trace_describe(trace.frames[i], line, sizeof line);
+        weft__log(&runtime->log, WEFT_LOG_WARN, "stuck", "  #%d %s", i, line);
+    }
+}
+
+static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
+{
+    struct weft__crew *crew = &monitor->runtime->crew;
+    weft_time now = weft__clock_ns();
+    for (int i = 0; i < crew->count; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        struct mark *mark = &monitor->marks[i];
+        struct glance glance = look(carrier);
+        struct weft__task *announced = atomic_load_explicit(&carrier->announced,
+                                                            memory_order_relaxed);
+        if (glance.task == NULL || announced == glance.task || !is_same(&glance, &mark->glance)) {
+            weft_time cpu_ns = glance.task != NULL ? weft__sys_cpu_ns(carrier->thread) : 0;
+            *mark = (struct mark){ glance, now, cpu_ns };
+        } else if (now - mark->since >= threshold) {
+            report(monitor, carrier, mark, now - mark->since);
+        }
+    }
+}
+
+static void *monitor_main(void *arg)
+{
+    struct weft__monitor *monitor = arg;
+    struct weft__crew *crew = &monitor->runtime->crew;
+    weft_time threshold = monitor->runtime->options.stuck_ns;
+    weft_time pause = threshold / LOOKS_PER_THRESHOLD;
+    pause = pause > WEFT_MS / 4 ? pause : WEFT_MS / 4;
+    (void)pthread_setname_np(pthread_self(), "weft-monitor");
+    while (weft__lookout_sleep(&crew->lookout, crew->carriers, crew->count)) {
+        look_at_all(monitor, threshold);
+        (void)weft__futex_wait(&crew->lookout.over, 0, weft__clock_ns() + pause);
+    }
+    return NULL;
+}
+
+void weft__monitor_start(struct weft__runtime *runtime)
+{
+    const struct weft_options *options = &runtime->options;
+    if (options->stuck_ns == 0 || options->stuck_ns == WEFT_FOREVER) {
+        return;
+    }
+    struct weft__monitor *monitor = weft__alloc(options->allocator, size_of(runtime),
+                                                _Alignof(struct weft__monitor));
+    sigset_t all;
+    sigset_t old;
+    int rc = -ENOMEM;
+    if (monitor != NULL) {
+        monitor->runtime = runtime;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        rc = -pthread_create(&monitor->thread, NULL, monitor_main, monitor);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    if (rc < 0) {
+        weft__log(&runtime->log, WEFT_LOG_WARN, "stuck", "nobody watches the carriers: %s",
+                  strerror(-rc));
+        weft__free(options->allocator, monitor, size_of(runtime));
+        return;
+    }
+    runtime->monitor = monitor;
+}
+
+void weft__monitor_stop(struct weft__runtime *runtime)
+{
+    struct weft__monitor *monitor = runtime->monitor;
+    if (monitor != NULL) {
+        weft__lookout_end(&runtime->crew.lookout);
+        pthread_join(monitor->thread, NULL);
+        weft__free(runtime->options.allocator, monitor, size_of(runtime));
+        runtime->monitor = NULL;
+    }
+}

@@ -1,0 +1,289 @@
+// Tasks that hold their carrier: noticed, named, traced, once; and who is left alone.
+#include "support/test.h"
+
+#include "support/gather.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+static struct gathered logged;
+static int told[2]; // a pipe: the log hook writes when something is reported
+static _Atomic int reports;
+
+static void hear(void *ctx, enum weft_log_level level, const char *module, const char *message)
+{
+    gather_log(ctx, level, module, message);
+    if (strncmp(message, "a task has held", 15) == 0) {
+        atomic_fetch_add(&reports, 1);
+        CHECK_EQ(write(told[1], "x", 1), 1);
+    }
+}
+
+static struct weft_options watched(void)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    unsetenv("WEFT_STUCK_MS");
+    options.stuck_ns = 5 * WEFT_MS;
+    options.carriers = 2;
+    options.log = hear;
+    options.log_ctx = &logged;
+    CHECK_EQ(pipe(told), 0);
+    return options;
+}
+
+static int run_named(weft_runtime *runtime, weft_fn fn, const char *name)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task;
+    int rc;
+    attr.name = name;
+    CHECK_OK(weft_runtime_spawn(&task, runtime, fn, NULL, &attr));
+    CHECK_OK(weft_join(&rc, task, WEFT_FOREVER));
+    return rc;
+}
+
+static uint64_t stuck_count(weft_runtime *runtime)
+{
+    struct weft_stats stats = { .size = sizeof stats };
+    CHECK_OK(weft_stats_get(runtime, WEFT_STATS_ALL, &stats));
+    return stats.stuck;
+}
+
+static int reads_until_told(void *arg)
+{
+    char data;
+    (void)arg;
+    return read(told[0], &data, 1) == 1 ? 0 : -errno; // plain read(2), on purpose
+}
+
+TEST_DRIVERS(a_task_in_a_system_call_is_reported)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, reads_until_told, "plain reader"));
+    CHECK_EQ(stuck_count(runtime), 1);
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 1);
+    CHECK_LOGGED(&logged, "2 stuck: a task has held its carrier for ");
+    CHECK_LOGGED(&logged, " ms, in system call ");
+    CHECK_LOGGED(&logged, " \"plain reader\" thread, running, carrier ");
+    CHECK_LOGGED(&logged, "spawned at stuck_test.c:");
+    if (!test_is_emulated()) {
+        CHECK_LOGGED(&logged, "2 stuck:   #0 ");
+        CHECK_LOGGED(&logged, "stuck_test+0x"); // a frame of ours
+    }
+}
+
+static int sleeps_for_long(void *arg)
+{
+    struct timespec pause = { 0, 50000000 };
+    (void)arg;
+    return nanosleep(&pause, NULL) == 0 ? 0 : -errno;
+}
+
+TEST_DRIVERS(looking_does_not_disturb_what_sleeps)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    weft_time before = weft_now();
+    CHECK_OK(run_named(runtime, sleeps_for_long, "sleeper")); // not -EINTR
+    CHECK_GE(weft_now() - before, 50 * WEFT_MS);
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 1);
+    CHECK_LOGGED(&logged, "\"sleeper\"");
+}
+
+static _Atomic uint64_t sink;
+
+static int computes_until_told(void *arg)
+{
+    int before = *(int *)arg;
+    while (atomic_load(&reports) == before) {
+        atomic_fetch_add_explicit(&sink, 1, memory_order_relaxed);
+    }
+    return 0;
+}
+
+static int computes(void *arg)
+{
+    (void)arg;
+    return computes_until_told(&(int){ 0 });
+}
+
+TEST_DRIVERS(a_task_that_computes_is_reported)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, computes, "busy"));
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 1);
+    CHECK_LOGGED(&logged, " ms, computing, and 0 ready ones wait behind it: task ");
+    CHECK_LOGGED(&logged, "\"busy\"");
+    if (!test_is_slow() && !test_is_emulated()) { // sanitizers hold signals back
+        CHECK_LOGGED(&logged, "2 stuck:   #0 stuck_test+0x");
+        CHECK_LOGGED(&logged, "2 stuck:   #1 ");
+    }
+}
+
+static void own_handler(int signo)
+{
+    (void)signo;
+}
+
+TEST(a_program_with_its_own_handler_keeps_it)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK(signal(SIGURG, own_handler) != SIG_ERR);
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, computes, "busy"));
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 1);
+    CHECK(!gathered_has(&logged, "#0"));
+    CHECK(signal(SIGURG, SIG_DFL) == own_handler);
+}
+
+static int blocks_twice(void *arg)
+{
+    (void)arg;
+    CHECK_OK(reads_until_told(NULL));
+    CHECK_OK(weft_yield());
+    CHECK_OK(sleeps_for_long(NULL));
+    return 0;
+}
+
+TEST_DRIVERS(a_task_is_reported_once)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, blocks_twice, "first"));
+    CHECK_EQ(atomic_load(&reports), 1);
+    CHECK_OK(run_named(runtime, reads_until_told, "second"));
+    CHECK_EQ(stuck_count(runtime), 2);
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 2);
+    CHECK_LOGGED(&logged, "\"second\"");
+}
+
+static int announces(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_block_end(), -EPERM);
+    CHECK_OK(weft_block_begin());
+    CHECK_OK(sleeps_for_long(NULL));
+    CHECK_OK(weft_block_end());
+    CHECK_EQ(weft_block_end(), -EPERM);
+    struct weft_stats stats = { .size = sizeof stats };
+    CHECK_OK(weft_stats_get(weft_runtime_current(), weft_carrier_id(), &stats));
+    CHECK_EQ(stats.announced, 1);
+    return 0;
+}
+
+TEST_DRIVERS(an_announced_call_is_not_reported)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, announces, "announced"));
+    CHECK_EQ(stuck_count(runtime), 0);
+    CHECK_OK(run_named(runtime, reads_until_told, "not announced"));
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 1);
+    CHECK(!gathered_has(&logged, "\"announced\""));
+    CHECK_EQ(weft_block_begin(), -EPERM);
+    CHECK_EQ(weft_block_end(), -EPERM);
+}
+
+static int yields_for_long(void *arg)
+{
+    weft_time end = weft_now() + 60 * WEFT_MS;
+    (void)arg;
+    while (weft_now() < end) {
+        CHECK_OK(weft_yield());
+    }
+    return 0;
+}
+
+TEST_DRIVERS(tasks_that_yield_are_left_alone)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    weft_task *tasks[3];
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(weft_runtime_spawn(&tasks[i], runtime, yields_for_long, NULL, NULL));
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
+    }
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 0);
+}
+
+/// How often a thread of this process went to sleep; -1: there is no such thread.
+static long sleeps_of(const char *name)
+{
+    DIR *dir = opendir("/proc/self/task");
+    long sleeps = -1;
+    CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        char path[512];
+        char text[4096] = "";
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || read(fd, text, sizeof text - 1) <= 0) {
+            text[0] = '\0';
+        }
+        close(fd);
+        const char *line = strstr(text, "\nvoluntary_ctxt_switches:");
+        if (strstr(text, name) != NULL && line != NULL) {
+            sleeps = strtol(line + strlen("\nvoluntary_ctxt_switches:"), NULL, 10);
+        }
+    }
+    closedir(dir);
+    return sleeps;
+}
+
+TEST_DRIVERS(the_monitor_sleeps_while_all_is_idle)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    if (test_is_emulated()) {
+        SKIP("emulated threads are not in /proc as they should be");
+    }
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, sleeps_for_long, "sleeper")); // so it was awake
+    long before = -1;
+    for (long now; (now = sleeps_of("weft-monitor")) != before || now < 0; before = now) {
+        CHECK_OK(nanosleep(&(struct timespec){ 0, 20000000 }, NULL)); // until it is quiet
+    }
+    CHECK_OK(nanosleep(&(struct timespec){ 0, 100000000 }, NULL)); // 80 looks, if it were awake
+    CHECK_EQ(sleeps_of("weft-monitor"), before);
+    CHECK_OK(run_named(runtime, blocks_twice, "after the sleep"));
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_LOGGED(&logged, "\"after the sleep\"");
+}
+
+TEST(by_default_nobody_watches)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    options.stuck_ns = 0;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, sleeps_for_long, "sleeper"));
+    CHECK_EQ(sleeps_of("weft-monitor"), -1);
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 0);
+    setenv("WEFT_STUCK_MS", "5", 1);
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(run_named(runtime, reads_until_told, "reader"));
+    CHECK_OK(weft_runtime_destroy(runtime));
+    CHECK_EQ(atomic_load(&reports), 1);
+}
