@@ -165,7 +165,7 @@ WEFT_API int weft_dgram_fd(const weft_dgram *dgram);
 /// afterwards. NULL is fine.
 ///
 /// Call from:  a virtual thread on the socket's carrier. Never a cancellation point.
-/// Errors:     -EXDEV, -EPERM: nothing happened
+/// Errors:     -EXDEV, -EPERM: nothing happened; -EBADF: another task closes it
 WEFT_API int weft_dgram_close(weft_dgram *dgram);
 
 WEFT_END_DECLS

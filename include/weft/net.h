@@ -224,7 +224,8 @@ WEFT_API void weft_conn_set_limits(weft_conn *conn, const struct weft_conn_limit
 /// moment.
 ///
 /// Call from:  a virtual thread on its carrier. Never a cancellation point.
-/// Returns:    0; what went wrong with bytes still queued, -ETIMEDOUT if they were not sent in time,
+/// Returns:    0; what went wrong with bytes still queued, -ETIMEDOUT if they were not sent in time (or
+///             a shutdown was forced: weft_shutdown_request()),
 ///             -ECONNABORTED if another task aborted meanwhile; it is closed all the same
 /// Errors:     -EXDEV, -EPERM: nothing happened; -EBADF: another task closes it
 WEFT_API int weft_conn_close(weft_conn *conn);

@@ -9,6 +9,7 @@
 
 #include "io/call.h"
 #include "io/fd_api.h"
+#include "io/hold.h"
 
 static int64_t call(struct weft__op op, const char *what, weft_time deadline)
 {
@@ -177,13 +178,19 @@ static bool is_stream(int fd)
 /// was received before an error counts; the error comes again with the next call.
 static ssize_t receive_all(int fd, char *data, size_t size, int flags, weft_time deadline)
 {
+    struct weft__hold hold;
     size_t moved = 0;
+    int rc = weft__hold_begin(&hold, &fd, 1);
+    if (rc < 0) {
+        return rc;
+    }
     ssize_t n = 1;
     size = capped(size);
     while (moved < size && n > 0) {
         n = receive(fd, data + moved, size - moved, flags, deadline);
         moved += n > 0 ? (size_t)n : 0;
     }
+    weft__hold_end(&hold);
     return moved > 0 ? (ssize_t)moved : n;
 }
 
@@ -304,11 +311,8 @@ static int pause_until(weft_time when, weft_time deadline)
     return when < deadline ? 0 : -ETIMEDOUT;
 }
 
-int weft_connect(int fd, const struct sockaddr *addr, uint32_t addr_size, weft_time deadline)
+static int connect_held(int fd, const struct sockaddr *addr, uint32_t addr_size, weft_time deadline)
 {
-    if (addr == NULL) {
-        return -EFAULT;
-    }
     for (weft_time pause_ns = FIRST_PAUSE_NS;; pause_ns = 2 * pause_ns) {
         int rc = (int)call(
             (struct weft__op){
@@ -325,6 +329,17 @@ int weft_connect(int fd, const struct sockaddr *addr, uint32_t addr_size, weft_t
             return rc;
         }
     }
+}
+
+int weft_connect(int fd, const struct sockaddr *addr, uint32_t addr_size, weft_time deadline)
+{
+    struct weft__hold hold;
+    int rc = addr != NULL ? weft__hold_begin(&hold, &fd, 1) : -EFAULT;
+    if (rc == 0) {
+        rc = connect_held(fd, addr, addr_size, deadline);
+        weft__hold_end(&hold);
+    }
+    return rc;
 }
 
 int weft_poll(int fd, int events, weft_time deadline)

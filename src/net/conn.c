@@ -17,6 +17,7 @@
 /// Never: over loopback sending without a copy costs more at every size (docs/design/connections.md).
 #define DEFAULT_ZERO_COPY_BYTES ((size_t)WEFT__SIZED(SIZE_MAX, 64))
 #define DEFAULT_LINGER_NS (5 * WEFT_S)
+#define LOOK_NS (50 * WEFT_MS)
 #define DEFAULT_DISCARD_NS (2 * WEFT_S)
 #define DEFAULT_DISCARD_BYTES ((size_t)16 << 20)
 
@@ -139,19 +140,31 @@ static void evict(struct weft__conn *conn)
     conn->closing = true;
     weft__conn_wake(&conn->reader);
     weft__conn_wake(&conn->writer);
+    weft__conn_wake(&conn->mover);
 }
 
-/// Waits for what is queued to be sent; a cancel does not end that, an abort does.
+/// The runtime's last moments: those who are left have to end at once.
+static bool is_forced(struct weft__task *task)
+{
+    return atomic_load_explicit(&task->crew->root.cause, memory_order_relaxed) ==
+               WEFT__STAGE_FORCE &&
+           weft__scope_cancelled(task);
+}
+
+/// Waits for what is queued to be sent. A cancel does not end that; an abort does, and a shutdown that
+/// is forced, for which it looks now and then.
 static int linger(struct weft__conn *conn, struct weft__task *task)
 {
     weft_time deadline = weft_after(conn->linger_ns);
     weft__conn_send(conn);
     while (conn->out_bytes > 0 && conn->write_error == 0) {
-        int rc = weft__conn_wait(&conn->closer, task, WEFT__WAIT_DEAF, "send", deadline);
+        weft_time look = weft_after(LOOK_NS);
+        look = look < deadline ? look : deadline;
+        int rc = weft__conn_wait(&conn->closer, task, WEFT__WAIT_DEAF, "send", look);
         if (conn->aborted) {
             return -ECONNABORTED;
         }
-        if (rc < 0) {
+        if (rc < 0 && (rc != -ETIMEDOUT || look == deadline || is_forced(task))) {
             return rc;
         }
     }
@@ -216,7 +229,7 @@ static int settle(struct weft__conn *conn, struct weft__task *task, weft_time de
 {
     weft__conn_send(conn);
     while (conn->write_error == 0 && (conn->out_bytes > 0 || conn->sends > 0)) {
-        int rc = weft__conn_pause(conn, &conn->closer, task, WEFT__WAIT_WITHDRAW, "send", deadline);
+        int rc = weft__conn_pause(conn, &conn->mover, task, WEFT__WAIT_WITHDRAW, "send", deadline);
         if (rc < 0) {
             return rc;
         }

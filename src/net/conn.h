@@ -67,7 +67,7 @@ struct weft__conn {
     bool sending;  // the send op is in flight
     bool wrote;    // something was ever queued
     uint8_t first_piece, pieces_held;
-    uint16_t sends;  // send ops in flight, zero-copy ones included
+    uint32_t sends;  // send ops in flight, zero-copy ones included
     uint32_t inside; // tasks inside a call, parked or about to run
     int read_error;
     int write_error;
@@ -80,7 +80,8 @@ struct weft__conn {
     // Writing.
     struct weft__wait *writer;
     size_t writer_wants;       // it is woken when no more than so much is queued
-    struct weft__wait *closer; // waits until nothing is queued, or in flight
+    struct weft__wait *closer; // waits until nothing is queued
+    struct weft__wait *mover;  // and until nothing is in flight
     struct weft__chunk *out, *out_last;
     size_t out_bytes;
     struct weft__chunk *vector; // holds the header of a send of several chunks; NULL: none yet

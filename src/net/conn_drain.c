@@ -27,6 +27,17 @@
 #define DRAINS_MOST WEFT__SIZED(256u, 2u)
 #define HURRIED_NS (100 * WEFT_MS)
 
+/// The program wants a reset (struct weft_socket_options, reset_on_close).
+static bool resets(const struct weft__conn *conn)
+{
+    struct weft__carrier *carrier = conn->carrier;
+    struct linger linger = { 0 };
+    uint32_t size = sizeof linger;
+    return carrier->driver->sockets->get(carrier->driver_state, conn->fd, SOL_SOCKET, SO_LINGER,
+                                         &linger, &size) == 0 &&
+           linger.l_onoff != 0 && linger.l_linger == 0;
+}
+
 /// Whether closing would reset a peer that may still have to read something.
 static bool is_needed(const struct weft__conn *conn)
 {
@@ -35,8 +46,9 @@ static bool is_needed(const struct weft__conn *conn)
         carrier->draining >= DRAINS_MOST) {
         return false;
     }
-    return conn->pieces_held > 0 || conn->midway ||
-           carrier->driver->sockets->unread(carrier->driver_state, conn->fd) > 0;
+    bool unread = conn->pieces_held > 0 || conn->midway || conn->discarded > 0 ||
+                  carrier->driver->sockets->unread(carrier->driver_state, conn->fd) > 0;
+    return unread && !resets(conn);
 }
 
 static bool is_over(const struct weft__conn *conn)

@@ -101,6 +101,7 @@ static void wake_writers(struct weft__conn *conn)
     }
     if (broken || conn->out_bytes == 0) {
         weft__conn_wake(&conn->closer);
+        weft__conn_wake(&conn->mover);
     }
 }
 

@@ -375,6 +375,9 @@ int weft_dgram_close(weft_dgram *dgram)
     if (task == NULL) {
         return rc;
     }
+    if (dgram->closed) {
+        return -EBADF;
+    }
     expel_users(dgram, task);
     weft__socket_close(dgram->fd, &dgram->file, dgram->carrier);
     release(dgram);

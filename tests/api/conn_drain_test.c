@@ -218,6 +218,28 @@ TEST_DRIVERS(a_plain_close_stays_one_close)
     CHECK_OK(weft_run(close_plainly, NULL, NULL));
 }
 
+// Who asked for a reset gets it.
+static int reset_on_close(void *arg)
+{
+    (void)arg;
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
+    struct linger now = { .l_onoff = 1 };
+    int fd = weft_conn_fd(pair.far);
+    CHECK_OK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now));
+    say(pair.near, 2 * REQUEST);
+    take_request(pair.far);
+    CHECK_OK(weft_conn_write(pair.far, "x", 1, WEFT_FOREVER));
+    CHECK_OK(weft_conn_close(pair.far));
+    CHECK(!is_open(fd));
+    (void)weft_conn_close(pair.near);
+    return 0;
+}
+
+TEST_DRIVERS(a_reset_on_close_is_not_put_off)
+{
+    CHECK_OK(weft_run(reset_on_close, NULL, NULL));
+}
+
 // The peer stays and says nothing: a runtime that ends does not wait for it.
 struct ending {
     int near, far;

@@ -140,6 +140,41 @@ TEST_EVERYWHERE(an_abort_ends_a_lingering_close)
     CHECK_OK(weft_conn_close(pair.far));
 }
 
+static int move_it(void *arg)
+{
+    struct inside *inside = arg;
+    inside->rc = weft_conn_move(inside->conn, 1, WEFT_FOREVER);
+    return 0;
+}
+
+TEST_EVERYWHERE(a_close_ends_a_move_that_waits)
+{
+    static char sink[100000];
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
+    struct inside mover = { .conn = pair.near };
+    struct inside closer = { .conn = pair.near };
+    int rc = 0;
+    uint64_t sent = 0, sum = 0;
+    int64_t got;
+    while (rc == 0) {
+        rc = weft_conn_write(pair.near, sink, sizeof sink, weft_after(50 * WEFT_MS));
+        sent += rc == 0 ? sizeof sink : 0;
+    }
+    CHECK_EQ(rc, -ETIMEDOUT);
+    weft_task *moving = start(move_it, &mover);
+    weft_task *closing = start(close_it, &closer);
+    CHECK_OK(weft_join(NULL, moving, WEFT_FOREVER));
+    CHECK_EQ(mover.rc, -EBADF);
+    while ((got = weft_conn_read_into(pair.far, sink, sizeof sink, WEFT_FOREVER)) > 0) {
+        sum += (uint64_t)got;
+    }
+    CHECK_EQ(got, 0);
+    CHECK_EQ(sum, sent); // closing has sent what was queued
+    CHECK_OK(weft_join(NULL, closing, WEFT_FOREVER));
+    CHECK_OK(closer.rc);
+    CHECK_OK(weft_conn_close(pair.far));
+}
+
 TEST_EVERYWHERE(a_reference_needs_no_release)
 {
     struct pair pair = make_pair("tcp://127.0.0.1:0");

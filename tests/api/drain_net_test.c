@@ -1,10 +1,11 @@
 // drain_net_test.c - a server on the network is drained: it refuses, hangs up on the idle, and answers
 // what it has begun to answer.
-#include "support/test.h"
+#include "support/conns.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 #include <weft.h>
 
 static char address[WEFT_ADDR_TEXT_BYTES];
@@ -123,4 +124,51 @@ TEST_EVERYWHERE(a_tcp_server_is_drained)
 TEST_EVERYWHERE(a_unix_server_is_drained)
 {
     drain("unix://@weft-drain-test"); // one socket for all carriers
+}
+
+// A peer that does not read keeps a close waiting, but not a shutdown that is forced.
+
+static int stuck_peer;
+static struct weft_event is_stuck;
+
+static int close_when_forced(void *arg)
+{
+    static char block[100000];
+    weft_conn *conn = arg;
+    int rc;
+    CHECK_OK(weft_work_begin());
+    while ((rc = weft_conn_write(conn, block, sizeof block, weft_after(50 * WEFT_MS))) == 0) {
+    }
+    CHECK_EQ(rc, -ETIMEDOUT);
+    weft_event_set(&is_stuck);
+    CHECK_EQ(weft_event_wait(&may_finish, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_conn_close(conn), -ETIMEDOUT);
+    weft_work_end();
+    return 0;
+}
+
+static int leave_stuck(void *arg)
+{
+    (void)arg;
+    struct pair pair = make_pair("tcp://127.0.0.1:0");
+    weft_task *task;
+    stuck_peer = dup(weft_conn_fd(pair.far));
+    CHECK_OK(stuck_peer);
+    CHECK_OK(weft_conn_close(pair.far));
+    struct weft_conn_limits limits = { .linger_ns = 3600 * WEFT_S };
+    weft_conn_set_limits(pair.near, &limits);
+    CHECK_OK(weft_spawn(&task, close_when_forced, pair.near, NULL));
+    weft_task_release(task);
+    CHECK_OK(weft_event_wait(&is_stuck, WEFT_FOREVER));
+    CHECK_OK(weft_shutdown_request(NULL));
+    CHECK_OK(weft_shutdown_request(NULL));
+    return 7;
+}
+
+TEST_DRIVERS(a_forced_shutdown_does_not_wait_for_a_peer_to_read)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.grace_ns = 5 * WEFT_S;
+    CHECK_EQ(weft_run(leave_stuck, NULL, &options), 7);
+    close(stuck_peer);
 }

@@ -92,6 +92,44 @@ TEST_EVERYWHERE(a_bound_socket_can_be_connected)
     CHECK_OK(weft_dgram_close(b));
 }
 
+struct closing {
+    weft_dgram *dgram;
+    int rc;
+};
+
+static int receive_one(void *arg)
+{
+    struct closing *closing = arg;
+    char byte;
+    closing->rc = (int)weft_dgram_recv(closing->dgram, &byte, 1, NULL, WEFT_FOREVER);
+    return 0;
+}
+
+static int close_dgram(void *arg)
+{
+    struct closing *closing = arg;
+    closing->rc = weft_dgram_close(closing->dgram);
+    return 0;
+}
+
+// The first waits for the reader to leave, who is behind us in the queue.
+TEST_EVERYWHERE(of_two_closes_one_closes)
+{
+    struct closing reader, closer;
+    weft_task *tasks[2];
+    CHECK_OK(weft_dgram_bind(&reader.dgram, "udp://127.0.0.1:0", NULL));
+    closer.dgram = reader.dgram;
+    CHECK_OK(weft_spawn(&tasks[0], receive_one, &reader, NULL));
+    CHECK_OK(weft_yield());
+    CHECK_OK(weft_spawn(&tasks[1], close_dgram, &closer, NULL));
+    CHECK_OK(weft_yield());
+    CHECK_EQ(weft_dgram_close(reader.dgram), -EBADF);
+    CHECK_OK(weft_join(NULL, tasks[0], WEFT_FOREVER));
+    CHECK_OK(weft_join(NULL, tasks[1], WEFT_FOREVER));
+    CHECK_EQ(reader.rc, -EBADF);
+    CHECK_OK(closer.rc);
+}
+
 TEST_EVERYWHERE(a_closed_port_refuses_a_connected_socket)
 {
     struct weft_addr addr;
