@@ -37,7 +37,7 @@ int contend(const char *name, const char *count)
     if (strncmp(name, "floor/", 6) == 0 && wake_serve(name + 6, count)) {
         return 0;
     }
-    if (strncmp(name, "chan/", 5) == 0) {
+    if (strncmp(name, "chan/", 5) == 0 || strncmp(name, "sync/", 5) == 0) {
         return weft_chan_contend(name, count);
     }
     return contender_main(name, count, benches);

@@ -41,7 +41,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// Measures one workload: CPU time on one CPU, the time that passes on two. Bytes are counted in a run
 /// of their own, because counting costs time.
-struct Clock {
+pub struct Clock {
     one_cpu: bool,
     counts: bool,
     wall: Instant,
@@ -51,11 +51,11 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(one_cpu: bool, counts: bool) -> Clock {
+    pub fn new(one_cpu: bool, counts: bool) -> Clock {
         Clock { one_cpu, counts, wall: Instant::now(), cpu: 0.0, pieces: 0.0, operations: 0 }
     }
 
-    fn begin(&mut self) {
+    pub fn begin(&mut self) {
         if self.counts {
             BYTES.store(0, Relaxed);
             COUNTS.store(true, Relaxed);
@@ -64,7 +64,7 @@ impl Clock {
         self.wall = Instant::now();
     }
 
-    fn end(&mut self, operations: u64) -> String {
+    pub fn end(&mut self, operations: u64) -> String {
         let wall = self.wall.elapsed().as_nanos() as f64;
         let cpu = cpu_ns() - self.cpu;
         COUNTS.store(false, Relaxed);
@@ -74,6 +74,25 @@ impl Clock {
         }
         per_op("ns_per_op", if self.pieces > 0.0 { self.pieces } else { cpu }, operations)
     }
+}
+
+impl Clock {
+    pub fn one_cpu(&self) -> bool {
+        self.one_cpu
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    pub fn add(&mut self, piece: f64) {
+        self.pieces += piece;
+    }
+}
+
+/// What a counting clock has counted.
+pub fn bytes_counted() -> f64 {
+    BYTES.load(Relaxed) as f64
 }
 
 async fn play(name: &'static str, c: &mut Clock, count: u64) -> String {

@@ -5,6 +5,7 @@
 //! the future given to block_on.
 mod chans;
 mod net;
+mod syncs;
 mod tasks;
 mod timers;
 
@@ -95,7 +96,11 @@ fn main() -> io::Result<()> {
     };
     let count: u64 = args[2].parse().expect("count");
     let mut out = io::stdout();
-    let make = |name: &str| bench(name, count).or_else(|| chans::bench(name, count, workers < 2));
+    let make = |name: &str| {
+        bench(name, count)
+            .or_else(|| chans::bench(name, count, workers < 2))
+            .or_else(|| syncs::bench(name, count, workers < 2))
+    };
     if make(name).is_none() {
         return writeln!(out, "skip: no such benchmark");
     }
