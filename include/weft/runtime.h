@@ -51,6 +51,23 @@ enum weft_topology {
     WEFT_TOPOLOGY_ON,
 };
 
+/// Whether an idle carrier takes over tasks from a busy one. What may move: virtual threads that have
+/// not started, which then stay where they were taken to; futures and migratable threads, which come
+/// back. Never a task that was placed on a carrier (WEFT_PLACE_CARRIER), nor one with timers or
+/// operations in flight.
+enum weft_steal {
+    WEFT_STEAL_DEFAULT = 0, ///< off
+    WEFT_STEAL_OFF,
+    WEFT_STEAL_ON,
+};
+
+/// From whom.
+enum weft_steal_scope {
+    WEFT_STEAL_SCOPE_DEFAULT = 0, ///< global
+    WEFT_STEAL_GLOBAL,            ///< anyone; the nearest idle carrier is asked first
+    WEFT_STEAL_CLUSTER,           ///< carriers that share a last-level cache; see weft/topology.h
+};
+
 /// Settings of a runtime. Initialise with WEFT_OPTIONS_INIT or weft_options_init(). A field left at
 /// zero takes its environment variable, and without one its default. Bad values, in the struct or
 /// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
@@ -76,6 +93,8 @@ struct weft_options {
                                  ///< clusters, like "0-3;4-7"; default: what the machine has
     weft_time stuck_ns;          ///< WEFT_STUCK_MS: 0..3600000; report tasks that hold their
                                  ///< carrier for so long; 0: nobody watches
+    enum weft_steal steal; ///< WEFT_STEAL: off, on; idle carriers take tasks that may move; off
+    enum weft_steal_scope steal_scope;                ///< WEFT_STEAL_SCOPE: global, cluster; global
     enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
@@ -89,7 +108,8 @@ struct weft_options {
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
-            WEFT_TOPOLOGY_AUTO, NULL, 0, (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL      \
+            WEFT_TOPOLOGY_AUTO, NULL, 0, WEFT_STEAL_DEFAULT, WEFT_STEAL_SCOPE_DEFAULT,             \
+            (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL                                   \
     }
 
 /// Fills `options` with "everything by default".

@@ -72,9 +72,9 @@ static int64_t run_once(struct weft__call *call, struct weft__task *task, const 
     if (weft__unlikely(call->hold != NULL)) {
         call->hold->call = call;
     }
-    task->in_flight++;
+    weft__task_bind(task);
     weft__block(&call->wait, deadline);
-    task->in_flight--;
+    weft__task_unbind(task);
     return call->wait.result;
 }
 

@@ -61,14 +61,14 @@ int weft__hold_begin(struct weft__hold *hold, const int *fds, int count)
         weft__use_begin(&hold->uses[1], task->home, fds[1], second_closes);
     }
     task->hold = hold;
-    task->in_flight++;
+    weft__task_bind(task);
     return 0;
 }
 
 void weft__hold_end(struct weft__hold *hold)
 {
     struct weft__task *task = hold->task;
-    task->in_flight--;
+    weft__task_unbind(task);
     task->hold = hold->outer;
     for (int i = hold->count - 1; i >= 0; i--) {
         weft__use_end(&hold->uses[i]);

@@ -34,7 +34,7 @@ void weft__hold_end(struct weft__hold *hold);
 /// is touched anyway.
 static inline struct weft__hold *weft__hold_of(const struct weft__task *task)
 {
-    return weft__likely(task->in_flight == 0) ? NULL : task->hold;
+    return weft__likely(weft__task_unbound(task)) ? NULL : task->hold;
 }
 
 /// H2.

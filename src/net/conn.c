@@ -61,6 +61,7 @@ struct weft__task *weft__conn_enter(struct weft__conn *conn, int *rc)
         *rc = -EXDEV;
         return NULL;
     }
+    weft__task_tie(task);
     if (weft__unlikely(conn->closing)) {
         *rc = -EBADF;
         return NULL;
@@ -294,6 +295,7 @@ int weft_conn_adopt(weft_conn **conn, int fd)
     if (task == NULL) {
         return weft__no_task();
     }
+    weft__task_tie(task);
     struct weft__carrier *carrier = task->home;
     int rc = weft__task_is_at(task, carrier) ? find_kind(carrier, fd, &kind) : -EXDEV;
     if (rc == 0) {

@@ -16,8 +16,13 @@ static struct weft__task *may_use(const struct weft__dgram *dgram, int *rc)
         *rc = weft__no_task();
         return NULL;
     }
-    *rc = weft__task_is_at(task, dgram->carrier) ? 0 : -EXDEV;
-    return *rc == 0 ? task : NULL;
+    if (!weft__task_is_at(task, dgram->carrier)) {
+        *rc = -EXDEV;
+        return NULL;
+    }
+    weft__task_tie(task);
+    *rc = 0;
+    return task;
 }
 
 struct weft__task *weft__dgram_enter(struct weft__dgram *dgram, int *rc)
@@ -68,7 +73,11 @@ static struct weft__carrier *here(int *rc)
         return NULL;
     }
     *rc = weft__task_is_at(task, task->home) ? 0 : -EXDEV;
-    return *rc == 0 ? task->home : NULL;
+    if (*rc < 0) {
+        return NULL;
+    }
+    weft__task_tie(task);
+    return task->home;
 }
 
 static struct weft__dgram *allocate(struct weft__carrier *carrier, enum weft_addr_kind kind)

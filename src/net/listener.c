@@ -224,6 +224,8 @@ static struct weft__task *enter(const struct weft__listener *listener, int *rc)
     } else if (!weft__task_is_at(task, listener->carrier)) {
         *rc = -EXDEV;
         task = NULL;
+    } else {
+        weft__task_tie(task);
     }
     return task;
 }
@@ -335,7 +337,11 @@ int weft_listen(weft_listener **listener, const char *address,
     if (task == NULL) {
         return weft__no_task();
     }
-    int rc = weft__task_is_at(task, task->home) ? weft__conn_address(&addr, address) : -EXDEV;
+    if (!weft__task_is_at(task, task->home)) {
+        return -EXDEV;
+    }
+    weft__task_tie(task);
+    int rc = weft__conn_address(&addr, address);
     return rc < 0 ? rc : weft__listener_open(listener, task->home, &addr, options);
 }
 

@@ -7,6 +7,7 @@
 #include "net/conn.h"
 #include "runtime/runtime.h"
 #include "sched/guest.h"
+#include "sched/steal.h"
 
 /// Runtimes whose handles are still out, kept where leak checkers see them.
 static _Atomic(struct weft__runtime *) kept;
@@ -30,6 +31,17 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->spin_ns = options->idle_spin_ns;
     carrier->buffers_limit = (unsigned)options->receive_buffers / 4 * 3;
     carrier->control.node.kind = WEFT__NODE_REQUEST;
+}
+
+/// A carrier that is alone has nobody to share with.
+static int share(struct weft__crew *crew, const struct weft_options *options)
+{
+    if (options->steal != WEFT_STEAL_ON || crew->count == 1) {
+        return 0;
+    }
+    crew->steals_globally = options->steal_scope == WEFT_STEAL_GLOBAL;
+    crew->sched.ops = &weft__sharing_ops;
+    return weft__steal_init(crew);
 }
 
 static int init_crew(struct weft__runtime *runtime)
@@ -57,6 +69,10 @@ static int init_crew(struct weft__runtime *runtime)
         init_carrier(&crew->carriers[i], runtime, i);
     }
     weft__crew_seat(crew, NULL);
+    int rc = share(crew, options);
+    if (rc < 0) {
+        return rc;
+    }
     struct weft__stack_config config = {
         .allocator = options->allocator,
         .provider = options->stack_provider,
@@ -64,7 +80,7 @@ static int init_crew(struct weft__runtime *runtime)
         .cache_slots = options->stack_cache,
         .default_bytes = options->stack_size_bytes,
     };
-    int rc = weft__stack_pool_create(&crew->stacks, &config);
+    rc = weft__stack_pool_create(&crew->stacks, &config);
     if (rc < 0) {
         return rc;
     }
@@ -92,6 +108,7 @@ static void free_carriers(struct weft__runtime *runtime)
     const struct weft_allocator *allocator = runtime->options.allocator;
     struct weft__crew *crew = &runtime->crew;
     weft__topology_fini(&crew->topology);
+    weft__steal_fini(crew);
     weft__free(allocator, crew->clusters, (size_t)crew->count * sizeof *crew->clusters);
     weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);
 }

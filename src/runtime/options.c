@@ -32,6 +32,8 @@ struct row {
 
 static const char *const io_choices[] = { "auto", "uring", "epoll", NULL };
 static const char *const topology_choices[] = { "auto", "off", "on", NULL };
+static const char *const switch_choices[] = { "", "off", "on", NULL };
+static const char *const scope_choices[] = { "", "global", "cluster", NULL };
 static const char *const log_choices[] = { "", "error", "warn", "info", "debug", NULL };
 
 #define ROW(name, env, store, per, least, most, deflt, names, pow2)                                \
@@ -64,6 +66,9 @@ static const struct row rows[] = {
         false),
     ROW(cpus, "WEFT_CPUS", STORED_TEXT, 1, 0, 0, 0, NULL, false),
     ROW(stuck_ns, "WEFT_STUCK_MS", STORED_U64, WEFT_MS, 0, 3600000, 0, NULL, false),
+    ROW(steal, "WEFT_STEAL", STORED_INT, 1, 1, 2, WEFT_STEAL_OFF, switch_choices, false),
+    ROW(steal_scope, "WEFT_STEAL_SCOPE", STORED_INT, 1, 1, 2, WEFT_STEAL_GLOBAL, scope_choices,
+        false),
     ROW(log_level, "WEFT_LOG", STORED_INT, 1, 1, 4, WEFT_LOG_WARN, log_choices, false),
 };
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "stack_size_bytes is stored as 64 bits");
@@ -109,6 +114,10 @@ static void describe(const struct row *row, char *text, size_t size)
 
 static bool parse(const struct row *row, const char *text, uint64_t *value)
 {
+    if (row->choices == switch_choices && (strcmp(text, "0") == 0 || strcmp(text, "1") == 0)) {
+        *value = text[0] == '0' ? 1 : 2;
+        return true;
+    }
     if (row->choices != NULL) {
         for (uint64_t i = row->low; row->choices[i] != NULL; i++) {
             if (strcmp(text, row->choices[i]) == 0) {

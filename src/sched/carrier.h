@@ -22,10 +22,11 @@ struct weft__chunk;
 struct weft__crew;
 struct weft__use;
 
-/// carrier.state. SEARCHING carries the victim's number above these bits (work stealing).
+/// carrier.state. SEARCHING carries the victim's number above these bits (search.c).
 #define WEFT__CARRIER_RUNNING UINT64_C(0)
 #define WEFT__CARRIER_PARKED UINT64_C(1)
 #define WEFT__CARRIER_SEARCHING UINT64_C(2)
+#define WEFT__CARRIER_SHIFT 8
 
 /// A function to call on a carrier's thread, sent through its inbox; in the sender's storage.
 struct weft__request {
@@ -69,10 +70,13 @@ struct weft__carrier {
     weft_time slice_end;        // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
     uint64_t next_id;
-    struct weft__rng random; // for choices that are to be fair (src/select)
+    struct weft__rng random; // for choices that are to be fair (src/select, steal.c)
     weft_time quantum_ns;
     weft_time spin_ns;
     bool stop;
+    bool shares;      // puts tasks that may move on offer; fixed
+    bool offers_turn; // or else that of `local`
+    int sent_to;      // number + 1 of the carrier to rob; 0: none
 
     // Fixed once the carrier runs; anyone may read.
     int number;

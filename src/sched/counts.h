@@ -31,6 +31,13 @@ struct weft__carrier_counts {
     _Atomic uint64_t spin_ns;       // time spent in the hope of something to do
     _Atomic uint64_t kicks;         // sleeping carriers that were woken from here
     _Atomic uint64_t kicks_saved;   // times that the other one was awake already
+
+    // Stealing (search.c, steal.c). Starts and stops of searches balance.
+    _Atomic uint64_t searches_started;
+    _Atomic uint64_t searches_stopped;
+    _Atomic uint64_t searches_denied; // enough were searching already
+    _Atomic uint64_t stolen_sent;     // tasks taken by this carrier from one that it was sent to
+    _Atomic uint64_t stolen_idly;     // tasks taken on its own account
 };
 
 /// What threads count that are no carriers; they share it.

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "sched/park.h"
+#include "sched/steal.h"
 
 void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats)
 {
@@ -87,4 +88,23 @@ static void locality_ready(struct weft_scheduler *policy, struct weft__task *tas
 const struct weft_scheduler_ops weft__locality_ops = {
     .on_start = locality_ready,
     .on_continue = locality_ready,
+};
+
+static void sharing_ready(struct weft_scheduler *policy, struct weft__task *task)
+{
+    (void)policy;
+    struct weft__carrier *self = weft__carrier_self();
+    weft__task_return(task);
+    if (task->home == self) {
+        weft__share(self, task);
+    } else if (self != NULL && self->crew == task->crew) {
+        weft__put(task->home, &task->node, self);
+    } else {
+        visit(task, self);
+    }
+}
+
+const struct weft_scheduler_ops weft__sharing_ops = {
+    .on_start = sharing_ready,
+    .on_continue = sharing_ready,
 };

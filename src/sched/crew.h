@@ -28,7 +28,9 @@ struct weft__crew {
     struct weft__cluster *clusters; // room for `count`; without a topology one has all carriers
     int cluster_count;
     struct weft__topology topology; // no CPUs: all carriers float
-    struct weft_scheduler sched;    // the locality policy
+    struct weft__help *help;        // one for each cluster; NULL unless carriers share (steal.c)
+    bool steals_globally;           // or else within a cluster
+    struct weft_scheduler sched;    // the policy
     struct weft_scheduler delegate; // what schedulers of the program's hand tasks to (scheduler.c)
     struct weft_scheduler *chosen;  // one of those for all tasks that it takes, or NULL
     struct weft__stack_pool *stacks;
@@ -125,5 +127,8 @@ struct weft__carrier *weft__place_lighter(struct weft__crew *crew, struct weft__
 
 /// The operations of the locality policy: a ready task goes to its home.
 extern const struct weft_scheduler_ops weft__locality_ops;
+
+/// The same with stealing: what may move is on offer there, and comes back after it was taken.
+extern const struct weft_scheduler_ops weft__sharing_ops;
 
 #endif

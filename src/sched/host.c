@@ -23,11 +23,11 @@ static void set_timer(struct weft__task *task, struct weft__timer *timer, weft_t
     struct weft__wheel *wheel = &task->home->wheel;
     if (weft__timer_armed(timer)) {
         weft__wheel_remove(wheel, timer);
-        task->in_flight--;
+        weft__task_unbind(task);
     }
     if (when != WEFT_FOREVER) {
         weft__wheel_add(wheel, timer, when);
-        task->in_flight++;
+        weft__task_bind(task);
     }
 }
 
@@ -101,7 +101,7 @@ bool weft__host_refuses_wake(struct weft__task *task)
 void weft__deadline_fired(struct weft__timer *timer)
 {
     struct weft__task *task = weft__container_of(timer, struct weft__task, deadline);
-    task->in_flight--;
+    weft__task_unbind(task);
     weft__wake(task);
 }
 

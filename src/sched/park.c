@@ -12,14 +12,17 @@
 //   P1  A kick is a token: a carrier kicked before it waits returns at once (sched/driver.h).
 //   P2  Nobody is kicked twice for one sleep: the producer that moves PARKED to RUNNING kicks.
 //   P3  A kick may come late, in a later sleep. Then that sleep ends early, for nothing.
-//   P4  The state carries no data. What was pushed is carried by the inbox's release and acquire.
+//   P4  With stealing, a sleeper may be woken as a searcher instead: then the state says for whom
+//       (search.c). Whoever puts something meanwhile need not kick: the sleeper has been kicked.
+//   P5  Else the state carries no data. What was pushed is carried by the inbox's release and acquire.
 //
 // Rejected: an idle list under a mutex (every wake would take it); kicking without a look at the
 // state (a system call of 10 us per hand-over to a carrier that is awake anyway).
-// Locks: none. Checked by: tests/model (put/sleep), tests/model/litmus_sleep_wake.c.
+// Locks: none. Checked by: tests/model (put/sleep, search), tests/model/litmus_sleep_wake.c.
 #include "sched/park.h"
 
 #include "sched/crew.h"
+#include "sched/search.h"
 
 static void count_kick(struct weft__carrier *target, struct weft__carrier *self, bool kicked)
 {
@@ -39,8 +42,7 @@ static void unpark(struct weft__carrier *target, struct weft__carrier *self)
                                                      memory_order_relaxed, memory_order_relaxed);
     count_kick(target, self, ours);
     if (ours) {
-        bool kin = self != NULL && self->driver == target->driver;
-        target->driver->kick(target->driver_state, kin ? self->driver_state : NULL);
+        weft__carrier_kick(target, self);
     }
 }
 
@@ -57,9 +59,13 @@ void weft__put(struct weft__carrier *target, struct weft__node *node, struct wef
 
 bool weft__sleep_begin(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->shares)) {
+        weft__search_idle(carrier);
+    }
     atomic_store_explicit(&carrier->state, WEFT__CARRIER_PARKED, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
-    if (weft__inbox_empty(&carrier->inbox)) {
+    if (weft__inbox_empty(&carrier->inbox) &&
+        !(weft__unlikely(carrier->shares) && weft__search_wanted(carrier))) {
         weft__tally(&carrier->counts.sleeps, 1);
         weft__tally_set(&carrier->counts.ready, 0);
         return true;
@@ -70,6 +76,10 @@ bool weft__sleep_begin(struct weft__carrier *carrier)
 
 void weft__sleep_end(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->shares)) {
+        weft__search_awake(carrier);
+        return;
+    }
     atomic_store_explicit(&carrier->state, WEFT__CARRIER_RUNNING, memory_order_relaxed);
 }
 

@@ -4,6 +4,14 @@
 
 #include "sched/carrier.h"
 
+/// Wakes a carrier that has just been moved out of PARKED by `self`, a carrier, or by another thread
+/// (NULL).
+static inline void weft__carrier_kick(struct weft__carrier *target, struct weft__carrier *self)
+{
+    bool kin = self != NULL && self->driver == target->driver;
+    target->driver->kick(target->driver_state, kin ? self->driver_state : NULL);
+}
+
 /// Queues a node on `target`. `self` is the carrier whose thread we are on, or NULL. On its own
 /// thread a task goes to `local`; a request always goes through the inbox.
 void weft__put(struct weft__carrier *target, struct weft__node *node, struct weft__carrier *self);

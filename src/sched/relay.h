@@ -43,12 +43,15 @@ static inline void weft__carrier_turn_to(struct weft__carrier *carrier, struct w
     }
 }
 
-/// The thread to hand over to, taken from `local`, or NULL (R3).
+struct weft__task *weft__relay_next_offered(struct weft__carrier *carrier);
+
+/// The thread to hand over to, taken from `local`, or NULL (R3). When that is empty, a carrier that
+/// shares goes on with what is on offer (steal.c).
 static inline struct weft__task *weft__relay_next(struct weft__carrier *carrier)
 {
     struct weft__node *node = carrier->local.head;
     if (node == NULL || carrier->relay_left == 0) {
-        return NULL;
+        return weft__unlikely(carrier->shares) ? weft__relay_next_offered(carrier) : NULL;
     }
     struct weft__task *next = weft__container_of(node, struct weft__task, node);
     if (weft__unlikely(next->kind != &weft__kind_thread)) {
@@ -74,7 +77,8 @@ static inline int weft__relay(struct weft__carrier *carrier, struct weft__task *
 /// Lets the other ready tasks run first. Returns -ECANCELED if the task must stop, else 0.
 static inline int weft__relay_yield(struct weft__carrier *carrier, struct weft__task *task)
 {
-    struct weft__task *next = weft__relay_next(carrier);
+    bool offered = weft__unlikely(task->migratable) && carrier->shares; // R1
+    struct weft__task *next = offered ? NULL : weft__relay_next(carrier);
     if (next == NULL) {
         return weft__thread_leave(task, WEFT__YIELDED);
     }

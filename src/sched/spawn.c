@@ -77,6 +77,13 @@ static void copy_name(struct weft__task *task, const char *name)
     task->name[length] = '\0';
 }
 
+/// A task that was started here by one that has connections may be given them.
+static bool inherits_tie(const struct weft__carrier *self, const struct weft_attr *attr)
+{
+    const struct weft__task *parent = self != NULL ? self->current : NULL;
+    return parent != NULL && parent->tied && attr->place == WEFT_PLACE_CURRENT;
+}
+
 /// Everything but the memory's own fields and the word, which is last.
 static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__carrier *self,
                  const struct weft__spawn *spawn, const struct weft_attr *attr,
@@ -94,16 +101,18 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->timed = false;
     atomic_store_explicit(&task->handed, own != NULL, memory_order_relaxed);
     task->home = choose_home(crew, self, attr);
+    task->origin = task->home;
     task->scope = spawn->scope;
     task->birth = spawn->scope;
     task->hold = NULL;
     task->return_to = NULL;
     task->saved_errno = 0;
     task->result = 0;
-    task->in_flight = 0;
+    atomic_store_explicit(&task->in_flight, 0, memory_order_relaxed);
     task->guards = 0;
     task->started = false;
-    task->movable = true;
+    task->tied = inherits_tie(self, attr);
+    task->movable = attr->place != WEFT_PLACE_CARRIER && !task->tied;
     task->migratable = attr->migratable || spawn->is_future;
     task->roams = task->migratable;
     task->deadline = (struct weft__timer){ .fire = weft__deadline_fired };

@@ -4,6 +4,7 @@
 #include "sched/guest.h"
 #include "sched/park.h"
 #include "sched/relay.h"
+#include "sched/steal.h"
 
 /// The clock is read once per so many tasks.
 #define TASKS_PER_LOOK WEFT__SIZED(16, 2)
@@ -27,8 +28,10 @@ void weft__carrier_open_inbox(struct weft__carrier *carrier)
     uint64_t taken = 0;
     for (; node != NULL; taken++) {
         struct weft__node *next = node->next;
-        if (node->kind == WEFT__NODE_TASK) {
+        if (node->kind == WEFT__NODE_TASK && weft__likely(!carrier->shares)) {
             weft__fifo_push(&carrier->local, node);
+        } else if (node->kind == WEFT__NODE_TASK) {
+            weft__share(carrier, weft__container_of(node, struct weft__task, node));
         } else {
             struct weft__request *request = weft__container_of(node, struct weft__request, node);
             request->fn(request, carrier); // its storage may be gone afterwards
@@ -71,7 +74,8 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
     bool ready = weft__task_settle(task, runner);
     carrier->current = NULL;
     weft__carrier_bury(carrier);
-    if (ready && weft__likely(weft__task_is_at(task, carrier))) {
+    if (ready &&
+        weft__likely(weft__task_is_at(task, carrier) && !(carrier->shares && task->movable))) {
         weft__fifo_push(&carrier->local, &task->node);
     } else if (ready) {
         task->sched->ops->on_continue(task->sched, task);
@@ -89,13 +93,28 @@ static void count_step(struct weft__carrier *carrier)
     weft__tally_most(&counts->ready_most, ready);
 }
 
+static inline bool has_ready(struct weft__carrier *carrier)
+{
+    return carrier->local.head != NULL ||
+           (weft__unlikely(carrier->shares) && weft__offer_count(&carrier->offer) > 0);
+}
+
+static inline struct weft__node *next_ready(struct weft__carrier *carrier)
+{
+    return weft__likely(!carrier->shares) ? weft__fifo_pop(&carrier->local)
+                                          : weft__next_shared(carrier);
+}
+
 static void run_tasks(struct weft__carrier *carrier)
 {
     // coarse_now may have been read by a task, too: one that uses up its slice ends the quantum.
     weft_time start = carrier->coarse_now; // a sum might lie past the end of (virtual) time
     unsigned ran = 0;
-    while (carrier->local.head != NULL && carrier->coarse_now - start < carrier->quantum_ns) {
-        struct weft__node *node = weft__fifo_pop(&carrier->local);
+    while (has_ready(carrier) && carrier->coarse_now - start < carrier->quantum_ns) {
+        struct weft__node *node = next_ready(carrier);
+        if (weft__unlikely(node == NULL)) {
+            break; // a thief was faster
+        }
         weft__prefetch_ready(carrier);
         unsigned more = run_relay(carrier, weft__container_of(node, struct weft__task, node));
         weft__tally(&carrier->counts.runs, more);
@@ -145,12 +164,24 @@ static void flush(struct weft__carrier *carrier)
 
 static bool has_work(struct weft__carrier *carrier)
 {
-    return carrier->local.head != NULL || carrier->flushes != NULL ||
-           !weft__inbox_empty(&carrier->inbox);
+    return has_ready(carrier) || carrier->flushes != NULL || !weft__inbox_empty(&carrier->inbox);
+}
+
+/// What a carrier that shares does at the end of a step: asks for help with what it leaves behind, or
+/// looks for something to do. True: there is work.
+static bool share_or_steal(struct weft__carrier *carrier, bool busy)
+{
+    if (weft__offer_count(&carrier->offer) > 0) {
+        weft__search_ask(carrier, carrier);
+    }
+    return busy || (!carrier->stop && weft__steal_idly(carrier));
 }
 
 bool weft__step(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->shares)) {
+        weft__steal_sent(carrier);
+    }
     weft__carrier_open_inbox(carrier);
     count_step(carrier);
     run_tasks(carrier);
@@ -159,7 +190,8 @@ bool weft__step(struct weft__carrier *carrier)
     if (has_work(carrier) || weft__unlikely(carrier->sim != NULL)) {
         weft__carrier_polled(carrier, carrier->driver->poll(carrier->driver_state));
     }
-    return has_work(carrier);
+    bool busy = has_work(carrier);
+    return weft__likely(!carrier->shares) ? busy : share_or_steal(carrier, busy);
 }
 
 /// Stays awake for a while, because waking a sleeping thread costs tens of microseconds. True:
@@ -174,7 +206,8 @@ static bool spin(struct weft__carrier *carrier)
     weft__tally_set(&carrier->counts.ready, 0);
     do {
         for (int i = 0; i < 32 && !found; i++) {
-            found = !weft__inbox_empty(&carrier->inbox);
+            found = !weft__inbox_empty(&carrier->inbox) ||
+                    (weft__unlikely(carrier->shares) && weft__search_wanted(carrier));
             weft__cpu_relax();
         }
         int events = found ? 0 : carrier->driver->poll(carrier->driver_state);
@@ -225,4 +258,7 @@ void weft__carrier_loop(struct weft__carrier *carrier)
         }
     }
     settle(carrier);
+    if (weft__unlikely(carrier->shares)) {
+        weft__steal_leave(carrier);
+    }
 }

@@ -47,7 +47,7 @@ static int submit(struct weft__select *select, struct weft__case *c)
         if (!carrier->driver->submit(carrier->driver_state, &poll->op)) {
             weft__use_begin(&poll->use, carrier, fd_of(c), closes);
             select->ops++;
-            select->task->in_flight++;
+            weft__task_bind(select->task);
             c->waits = true;
             return WEFT__SYNC_WAITS;
         }
@@ -63,17 +63,17 @@ static void ended(struct weft__op *op)
     struct weft__batch batch;
     weft__use_end(&c->wait.poll.use);
     select->ops--;
-    select->task->in_flight--;
     c->waits = false;
     c->result = meaning(&c->wait.poll);
     if (c->result == WEFT__SYNC_WAITS) {
         c->result = submit(select, c);
     }
-    if (c->result == WEFT__SYNC_WAITS || (select->leaving && select->ops > 0)) {
-        return;
-    }
+    struct weft__task *task = select->task;
+    bool waits = c->result == WEFT__SYNC_WAITS || (select->leaving && select->ops > 0);
     weft__batch_init(&batch);
-    if (weft__main_claim(&select->main, &c->wait, c->result, &batch)) {
+    bool claimed = !waits && weft__main_claim(&select->main, &c->wait, c->result, &batch);
+    weft__task_unbind(task); // until here the task could run nowhere but on this thread
+    if (claimed) {
         weft__batch_finish(&batch); // the select may be gone
     }
 }

@@ -25,7 +25,7 @@ static inline int weft__thread_enter(struct weft__task *task, struct weft__runne
     task->noticed = weft__word_clear_notified(task);
     task->budget = WEFT__BUDGET;
     task->started = true;
-    task->movable = task->migratable;
+    task->movable = task->migratable && !task->tied;
     task->return_to = &runner->context;
     int cancelled = weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
     weft__cxx_enter(runner->cxx, &task->cxx);

@@ -46,7 +46,7 @@ static int load_cause(const struct weft__scope *scope)
 static void deadline_fired(struct weft__timer *timer)
 {
     struct weft__scope *scope = weft__container_of(timer, struct weft__scope, deadline);
-    scope->owner->in_flight--;
+    weft__task_unbind(scope->owner);
     weft__scope_cancel(scope, -ETIMEDOUT);
 }
 

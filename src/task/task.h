@@ -78,7 +78,7 @@ struct weft__task {
     struct weft__context context; // virtual threads: valid while not running
     const struct weft__kind *kind;
     struct weft_scheduler *sched; // who is told that it is ready; home's own during a visit
-    struct weft__carrier *home;   // fixed at first run unless movable
+    struct weft__carrier *home;   // while it runs: where; fixed at first run unless movable
 
     // The second line: what a run, a join and a release touch besides. Ten thousand threads that
     // take turns are bound by the lines they touch, so each line more is felt.
@@ -86,19 +86,20 @@ struct weft__task {
     int saved_errno;                 // the carrier's, between runs
     int result;                      // the task's; anyone's who knows that it has ended
     int16_t budget;                  // operations left in this run; the task's
-    uint16_t in_flight;              // timers and operations that home holds for it: bound to home
+    _Atomic uint16_t in_flight;      // timers and operations that home holds for it: bound to home
     uint16_t guards;                 // work guards it is inside of; the task's
     uint8_t verdict;                 // enum weft__verdict
-    bool movable;                    // future, unstarted, or created migratable
+    bool movable;                    // future, unstarted and not placed, or created migratable
     bool migratable;
     bool started;
     bool noticed; // this run began with a notification
     // Of a scheduler of the program's (sched/guest.h).
-    bool abroad;               // runs where its scheduler says, and not as a guest at home
-    bool roams;                // migratable, when abroad
-    bool timed;                // its deadline may be in the wheel
-    uint8_t visits;            // calls it is inside of that brought it home
-    _Atomic uint8_t handed;    // its scheduler may run it, once
+    bool abroad;            // runs where its scheduler says, and not as a guest at home
+    bool roams;             // migratable, when abroad
+    bool timed;             // its deadline may be in the wheel
+    uint8_t visits;         // calls it is inside of that brought it home
+    _Atomic uint8_t handed; // its scheduler may run it, once
+    bool tied; // uses what belongs to its carrier, or may be given it; then it is never movable
     struct weft__cxx cxx;      // exceptions it is handling, while it does not run; the carrier's
     _Atomic uintptr_t joiners; // anyone's, see join.c
     struct weft__crew *crew;   // the carriers it belongs to; fixed
@@ -116,6 +117,7 @@ struct weft__task {
     struct weft_scheduler *own;       // of the program's; NULL: the built-in one
     void *attachment;                 // that scheduler's word
     const void *kept_on;              // OS thread it may not leave; NULL: none yet
+    struct weft__carrier *origin;     // where it comes back to; home's, or whoever queues it
     // Fixed at spawn; a dump copies them.
     uint64_t id;
     void *stack_low; // NULL for a future
@@ -130,6 +132,37 @@ struct weft__task {
 
     char name[WEFT__TASK_NAME_BYTES]; // fixed
 };
+
+/// The running task makes or uses something that belongs to its home: a connection, a listener. It stays with
+/// it from now on, and so do the threads that it starts here, which may be given it.
+static inline void weft__task_tie(struct weft__task *task)
+{
+    if (weft__unlikely(!task->tied)) {
+        task->tied = true;
+        task->movable = false;
+        task->origin = task->home;
+    }
+}
+
+/// One more thing that home holds for the task; the running task's.
+static inline void weft__task_bind(struct weft__task *task)
+{
+    uint16_t count = atomic_load_explicit(&task->in_flight, memory_order_relaxed);
+    atomic_store_explicit(&task->in_flight, (uint16_t)(count + 1), memory_order_relaxed);
+}
+
+/// One thing less; on home's thread. Whoever finds the task unbound may let it run elsewhere and sees
+/// all that was done to what bound it.
+static inline void weft__task_unbind(struct weft__task *task)
+{
+    uint16_t count = atomic_load_explicit(&task->in_flight, memory_order_relaxed);
+    atomic_store_explicit(&task->in_flight, (uint16_t)(count - 1), memory_order_release);
+}
+
+static inline bool weft__task_unbound(const struct weft__task *task)
+{
+    return atomic_load_explicit(&task->in_flight, memory_order_acquire) == 0;
+}
 
 static inline uint64_t weft__word_peek(const struct weft__task *task)
 {

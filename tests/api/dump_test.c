@@ -130,6 +130,7 @@ static void end(weft_task *task)
 
 TEST_EVERYWHERE(a_line_says_everything_about_a_task)
 {
+    NEEDS_LOCALITY();
     weft_task *asleep = spawn_named("asleep", sleeper, NULL);
     weft_task *parked = spawn_named("parked", parker, NULL);
     weft_task *joining = spawn_named("joining", joiner, asleep);

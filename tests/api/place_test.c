@@ -64,6 +64,7 @@ static void check_even(int carriers, int tasks, int slack)
 
 TEST(a_burst_is_spread_by_load)
 {
+    NEEDS_LOCALITY();
     check_even(1, 10, 0);
     check_even(2, 100, 1);
     check_even(3, 300, 3);
@@ -134,6 +135,7 @@ TEST_DRIVERS(a_carrier_with_much_to_do_is_left_alone)
 
 TEST_EVERYWHERE(round_robin_is_exact_and_others_are_refused)
 {
+    NEEDS_LOCALITY();
     struct burst burst = { 10 * TEST_CARRIERS, WEFT_PLACE_SPREAD };
     struct weft_attr attr = WEFT_ATTR_INIT;
     weft_task *task = weft_self();

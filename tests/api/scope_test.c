@@ -101,6 +101,7 @@ TEST_EVERYWHERE(first_success_cancels_the_others)
 
 TEST_EVERYWHERE(first_without_a_success_gives_the_first_error)
 {
+    NEEDS_LOCALITY();
     int errors[] = { -EIO, -ENOENT, -EBADF };
     struct weft_scope scope;
     CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_FIRST, WEFT_FOREVER));
@@ -340,6 +341,7 @@ static char own_name[] = "my own";
 
 TEST_EVERYWHERE(children_get_the_scopes_attributes_unless_they_bring_their_own)
 {
+    NEEDS_LOCALITY();
     struct weft_scope scope;
     struct weft_attr attr = WEFT_ATTR_INIT;
     weft_task *tasks[3];

@@ -39,6 +39,7 @@ static int nothing(void *arg)
 
 TEST_EVERYWHERE(tasks_are_counted)
 {
+    NEEDS_LOCALITY();
     enum { TASKS = 10 };
     weft_task *tasks[TASKS];
     struct weft_stats before = all();

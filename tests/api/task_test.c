@@ -320,6 +320,7 @@ static int start_children_here(void *arg)
 
 TEST_EVERYWHERE(placement_is_obeyed)
 {
+    NEEDS_LOCALITY();
     struct weft_attr attr = WEFT_ATTR_INIT;
     attr.place = WEFT_PLACE_CARRIER;
     for (int i = 0; i < weft_carrier_count(); i++) {
@@ -379,6 +380,7 @@ static int take_turns(void *arg)
 
 TEST_EVERYWHERE(yield_is_round_robin)
 {
+    NEEDS_LOCALITY();
     struct turns turns = { "", 0 };
     struct turner turners[3] = { { &turns, 'a' }, { &turns, 'b' }, { &turns, 'c' } };
     weft_task *tasks[3];
@@ -393,6 +395,7 @@ TEST_EVERYWHERE(yield_is_round_robin)
 
 TEST_EVERYWHERE(checkpoint_yields_when_the_budget_is_used_up)
 {
+    NEEDS_LOCALITY();
     atomic_int other = 0;
     CHECK_OK(weft_go(count, &other));
     CHECK_OK(weft_checkpoint()); // starts the slice
@@ -405,6 +408,7 @@ TEST_EVERYWHERE(checkpoint_yields_when_the_budget_is_used_up)
 
 TEST_EVERYWHERE(checkpoint_yields_when_the_time_slice_is_over)
 {
+    NEEDS_LOCALITY();
     atomic_int other = 0;
     CHECK_OK(weft_yield()); // a fresh slice and a fresh budget
     CHECK_OK(weft_go(count, &other));

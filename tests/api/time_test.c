@@ -68,6 +68,7 @@ TEST_EVERYWHERE(sleep_is_never_early)
 
 TEST_EVERYWHERE(a_sleep_in_the_past_only_yields)
 {
+    NEEDS_LOCALITY();
     static const weft_time past[] = { 0, 1, 12345 };
     for (size_t i = 0; i < sizeof past / sizeof past[0]; i++) {
         atomic_int other = 0;
@@ -120,6 +121,7 @@ static int sleep_and_log(void *arg)
 
 TEST_EVERYWHERE(sleepers_of_a_carrier_wake_in_the_order_of_their_deadlines)
 {
+    NEEDS_LOCALITY();
     enum { COUNT = 30 };
     struct sleeper sleepers[COUNT];
     weft_task *tasks[COUNT];

@@ -145,6 +145,16 @@ void test_skip(const char *reason)
     _exit(EXIT_SKIPPED);
 }
 
+void test_needs_locality(void)
+{
+    const char *steal = getenv("WEFT_STEAL");
+    const char *sched = getenv("WEFT_SCHED");
+    bool steals = steal != NULL && (strcmp(steal, "1") == 0 || strcmp(steal, "on") == 0);
+    if (steals || (sched != NULL && strcmp(sched, "stealing") == 0)) {
+        test_skip("with stealing, tasks start anywhere and in any order");
+    }
+}
+
 struct test_value test_value_signed(long long value)
 {
     return (struct test_value){ .type = TEST_SIGNED, .i = value, .d = (double)value };

@@ -104,6 +104,7 @@ bool test_uring_available(void);
 __attribute__((noreturn, format(printf, 3, 4))) void test_fail(const char *file, int line,
                                                                const char *format, ...);
 __attribute__((noreturn)) void test_skip(const char *reason);
+void test_needs_locality(void);
 
 /// Values of any scalar type, compared as mathematics has it: -1 is less than 0u.
 struct test_value {
@@ -173,5 +174,11 @@ template <typename T> struct test_value test_value_of(T *value)
 #define CHECK_OK(call) test_check_ok(__FILE__, __LINE__, #call, call)
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define SKIP(reason) test_skip(reason)
+/// For tests of what only the default policy promises: where a task starts, and the order of turns.
+/// Skips when the environment asks for stealing.
+#define NEEDS_LOCALITY() test_needs_locality()
+/// For tests of what only the default policy promises: where a task starts, and the order of turns.
+/// Skips when the environment asks for stealing.
+#define NEEDS_LOCALITY() test_needs_locality()
 
 #endif

@@ -1,0 +1,283 @@
+// search.c - bringing together those who have tasks on offer and those who have nothing to do.
+//
+// The dangers: a carrier goes to sleep while another, which may be busy for a long time, has tasks on
+// offer; or every task wakes a carrier that then finds nothing. So a carrier that offers tasks says
+// so in a bitmap (`wanted`), one that sleeps looks at that last, and only one searcher at a time is
+// sent for a cluster. It is sent *to* somebody: the victim's number travels in its state word.
+//
+//     offering                   looking                        going to sleep
+//     push the task              take the wanted bit            idle bit; state = PARKED
+//     fence                      fence                          fence
+//     wanted bit set? done       rob the victim                 any wanted bit? do not sleep
+//     set it                     there is more? as on the left
+//     fence
+//     anybody idle? send him
+//
+//     RUNNING --sleep--> PARKED --put, event, timer--> RUNNING
+//                        PARKED --send_one--> SEARCHING(victim) --awake--> RUNNING, and robs it
+//
+//   S1  Who takes a wanted bit looks at that offer afterwards. So a push that finds the bit set need
+//       do nothing: it is seen by whoever takes the bit, because both sides have a fence in between.
+//   S2  Who sets a bit looks for an idle carrier afterwards, and who goes to sleep looks for a bit.
+//       One of them sees the other.
+//   S3  Who sets a bit and finds a searcher leaves it to him: the last searcher looks at the bits when
+//       he has stopped. If he finds a bit that was not there when he last looked at the sleepers, he
+//       sends another. Those that were there have been seen by everyone who fell asleep since.
+//   S4  Each start of a search is matched by exactly one stop: by send_one's caller if nobody could be
+//       sent, else by the carrier that was sent, before it runs anything; it knows from its state
+//       word, which it exchanges, so that it cannot miss that it was sent while it woke up by itself.
+//   S5  A stop finds who sleeps by the idle bits and the state; the idle bit is a hint, the state
+//       decides. A carrier that is woken for another reason clears its bit a little late: then it is
+//       passed over, and looks for itself before it sleeps again.
+//
+// Rejected: looking at all offers before going to sleep (100 carriers would read 100 lines, each time);
+// a timed look (latency, and an idle machine that never sleeps); waking a carrier per task.
+// Locks: none. Checked by: tests/model/search_model.c, tests/stress/steal_stress.c.
+#include "sched/search.h"
+
+#include "base/assert.h"
+#include "sched/crew.h"
+#include "sched/park.h"
+
+static bool has(struct weft__set *set, int number)
+{
+    uint64_t word = atomic_load_explicit(&set->words[number / 64], memory_order_relaxed);
+    return (word >> (number % 64) & 1) != 0;
+}
+
+/// True: it was not there.
+static bool insert(struct weft__set *set, int number)
+{
+    uint64_t bit = UINT64_C(1) << (number % 64);
+    return (atomic_fetch_or_explicit(&set->words[number / 64], bit, memory_order_relaxed) & bit) ==
+           0;
+}
+
+/// True: it was there.
+static bool take(struct weft__set *set, int number)
+{
+    uint64_t bit = UINT64_C(1) << (number % 64);
+    return (atomic_fetch_and_explicit(&set->words[number / 64], ~bit, memory_order_relaxed) &
+            bit) != 0;
+}
+
+static bool is_empty(struct weft__set *set, int words)
+{
+    for (int i = 0; i < words; i++) {
+        if (atomic_load_explicit(&set->words[i], memory_order_relaxed) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// The next member from number `from` on, round the end, that `except` does not have; or -1.
+static int find(struct weft__set *set, int words, int from, const uint64_t *except)
+{
+    for (int i = 0; i <= words; i++) { // the first word twice: its upper part, later its lower one
+        int at = (from / 64 + i) % words;
+        uint64_t word = atomic_load_explicit(&set->words[at], memory_order_relaxed) & ~except[at];
+        uint64_t upper = ~UINT64_C(0) << (from % 64);
+        word &= i == 0 ? upper : i == words ? ~upper : ~UINT64_C(0);
+        if (word != 0) {
+            return at * 64 + __builtin_ctzll(word);
+        }
+    }
+    return -1;
+}
+
+static const uint64_t nobody[WEFT__SET_WORDS];
+
+static int words_of(const struct weft__crew *crew)
+{
+    return (crew->count + 63) / 64;
+}
+
+static struct weft__help *help_of(const struct weft__carrier *carrier)
+{
+    return &carrier->crew->help[carrier->cluster];
+}
+
+/// How many clusters a carrier deals with; the first is its own.
+static int reach(const struct weft__crew *crew)
+{
+    return crew->steals_globally ? crew->cluster_count : 1;
+}
+
+static struct weft__help *nth_help(const struct weft__carrier *carrier, int n)
+{
+    const struct weft__crew *crew = carrier->crew;
+    return &crew->help[(carrier->cluster + n) % crew->cluster_count];
+}
+
+static bool anybody_idle_near(const struct weft__carrier *carrier)
+{
+    const struct weft__crew *crew = carrier->crew;
+    for (int i = 0; i < reach(crew); i++) {
+        if (!is_empty(&nth_help(carrier, i)->idle, words_of(crew))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Sends one idle carrier of the cluster to the victim, the nearest by number.
+static bool send_one(struct weft__help *help, struct weft__carrier *victim,
+                     struct weft__carrier *self)
+{
+    struct weft__crew *crew = victim->crew;
+    uint64_t tried[WEFT__SET_WORDS] = { 0 };
+    uint64_t order = WEFT__CARRIER_SEARCHING | (uint64_t)victim->number << WEFT__CARRIER_SHIFT;
+    for (;;) {
+        int number = find(&help->idle, words_of(crew), victim->number, tried);
+        if (number < 0) {
+            return false;
+        }
+        uint64_t parked = WEFT__CARRIER_PARKED;
+        struct weft__carrier *idle = &crew->carriers[number];
+        if (atomic_compare_exchange_strong_explicit(&idle->state, &parked, order,
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+            weft__carrier_kick(idle, self);
+            return true;
+        }
+        tried[number / 64] |= UINT64_C(1) << (number % 64);
+    }
+}
+
+static bool send_anyone(struct weft__carrier *victim, struct weft__carrier *self)
+{
+    for (int i = 0; i < reach(victim->crew); i++) {
+        if (send_one(nth_help(victim, i), victim, self)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool start(struct weft__help *help, uint32_t most, struct weft__carrier *self)
+{
+    uint32_t searchers = atomic_load_explicit(&help->searchers, memory_order_relaxed);
+    while (searchers < most) {
+        if (atomic_compare_exchange_weak_explicit(&help->searchers, &searchers, searchers + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            weft__tally(&self->counts.searches_started, 1);
+            return true;
+        }
+    }
+    weft__tally(&self->counts.searches_denied, 1);
+    return false;
+}
+
+/// True: nobody is left who searches for this cluster.
+static bool stop(struct weft__help *help, struct weft__carrier *self)
+{
+    uint32_t before = atomic_fetch_sub_explicit(&help->searchers, 1, memory_order_relaxed);
+    weft_assert(before > 0); // S4
+    weft__tally(&self->counts.searches_stopped, 1);
+    return before == 1;
+}
+
+/// Sends somebody for those in the cluster who need help, beginning with number `first`. The caller
+/// has set a bit, or stopped searching.
+static void recruit(struct weft__help *help, int first, struct weft__carrier *self)
+{
+    struct weft__crew *crew = self->crew;
+    uint64_t seen[WEFT__SET_WORDS] = { 0 };
+    for (;;) {
+        atomic_thread_fence(memory_order_seq_cst); // S2, S3: set or stopped; now look
+        int number = find(&help->wanted, words_of(crew), first, seen);
+        if (number < 0) {
+            return;
+        }
+        struct weft__carrier *victim = &crew->carriers[number];
+        if (!anybody_idle_near(victim) || !start(help, 1, self)) {
+            return;
+        }
+        for (int i = 0; i < words_of(crew); i++) {
+            seen[i] = atomic_load_explicit(&help->wanted.words[i], memory_order_relaxed);
+        }
+        atomic_thread_fence(
+            memory_order_seq_cst); // S3: what we have seen, sleepers see from now on
+        if (send_anyone(victim, self) || !stop(help, self)) {
+            return;
+        }
+    }
+}
+
+void weft__search_ask(struct weft__carrier *victim, struct weft__carrier *self)
+{
+    struct weft__help *help = help_of(victim);
+    atomic_thread_fence(memory_order_seq_cst); // S1: pushed; now look
+    if (!has(&help->wanted, victim->number) && insert(&help->wanted, victim->number)) {
+        recruit(help, victim->number, self);
+    }
+}
+
+bool weft__search_wanted(struct weft__carrier *carrier)
+{
+    const struct weft__crew *crew = carrier->crew;
+    for (int i = 0; i < reach(crew); i++) {
+        if (!is_empty(&nth_help(carrier, i)->wanted, words_of(crew))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Takes a bit; what follows is a look at the offer.
+static bool take_wanted(struct weft__help *help, int number)
+{
+    bool was = take(&help->wanted, number);
+    atomic_thread_fence(memory_order_seq_cst); // S1
+    return was;
+}
+
+struct weft__carrier *weft__search_take(struct weft__carrier *carrier)
+{
+    struct weft__crew *crew = carrier->crew;
+    for (int i = 0; i < reach(crew); i++) {
+        struct weft__help *help = nth_help(carrier, i);
+        int number;
+        while ((number = find(&help->wanted, words_of(crew), carrier->number, nobody)) >= 0) {
+            if (take_wanted(help, number) && number != carrier->number) {
+                return &crew->carriers[number];
+            }
+        }
+    }
+    return NULL;
+}
+
+struct weft__carrier *weft__search_sent(struct weft__carrier *carrier)
+{
+    if (weft__likely(carrier->sent_to == 0)) {
+        return NULL;
+    }
+    struct weft__carrier *victim = &carrier->crew->carriers[carrier->sent_to - 1];
+    carrier->sent_to = 0;
+    (void)take_wanted(help_of(victim), victim->number);
+    return victim;
+}
+
+void weft__search_stop(struct weft__carrier *victim, struct weft__carrier *self)
+{
+    struct weft__help *help = help_of(victim);
+    if (stop(help, self)) {
+        recruit(help, victim->number, self);
+    }
+}
+
+void weft__search_idle(struct weft__carrier *carrier)
+{
+    (void)insert(&help_of(carrier)->idle, carrier->number);
+}
+
+void weft__search_awake(struct weft__carrier *carrier)
+{
+    uint64_t state = atomic_exchange_explicit(&carrier->state, WEFT__CARRIER_RUNNING,
+                                              memory_order_relaxed);
+    (void)take(&help_of(carrier)->idle, carrier->number);
+    if ((state & WEFT__CARRIER_SEARCHING) != 0) {
+        weft_assert(carrier->sent_to == 0);
+        carrier->sent_to = (int)(state >> WEFT__CARRIER_SHIFT) + 1;
+    }
+}

@@ -1,0 +1,215 @@
+// steal.c - what may move, where it goes, and where it comes back to.
+//
+//   H1  While a task runs, its home is the carrier that runs it: its timers and operations are armed
+//       there, and every layer above asks task->home. So whoever takes a task re-homes it.
+//   H2  A virtual thread that has not started stays with whoever takes it, for life: its origin moves
+//       along. What has started and may move (futures, migratable threads) keeps its origin and goes
+//       back there with the next wake or yield.
+//   H3  A task with timers or operations in flight is bound to the carrier that holds them: it is not
+//       offered, and it does not go back either, until there are none.
+//   H4  A started virtual thread that is not migratable is never offered; nor is what was placed on a
+//       carrier by the program (WEFT_PLACE_CARRIER).
+//   H5  The first task on offer is the owner's own next work: nobody is woken for it. Help is asked
+//       for when there are two, or when a step ends and leaves one behind.
+//
+//   H6  A task on a scheduler of the program's has a home that serves it (guest.h): that stays.
+//
+// in_flight is written by the task, and by its home when a timer fires. A waker that finds 0 there
+// acquires what the home did to the timer, because the task may run elsewhere next.
+#include "sched/steal.h"
+
+#include "base/alloc.h"
+#include "sched/clock.h"
+#include "sched/crew.h"
+#include "sched/relay.h"
+
+#define ENOUGH_TO_SHARE 2
+
+static bool may_move(const struct weft__task *task)
+{
+    return task->movable && task->own == NULL && weft__task_unbound(task);
+}
+
+void weft__task_return(struct weft__task *task)
+{
+    if (weft__unlikely(task->home != task->origin) && may_move(task)) {
+        task->home = task->origin;
+    }
+}
+
+/// Like weft__share(), without asking anybody. Returns how many are on offer, 0: it is in `local`.
+static uint32_t queue(struct weft__carrier *carrier, struct weft__task *task)
+{
+    uint32_t on_offer = may_move(task) ? weft__offer_push(&carrier->offer, &task->node) : 0;
+    if (on_offer == 0) {
+        weft__fifo_push(&carrier->local, &task->node);
+    }
+    return on_offer;
+}
+
+void weft__share(struct weft__carrier *carrier, struct weft__task *task)
+{
+    if (queue(carrier, task) >= ENOUGH_TO_SHARE) {
+        weft__search_ask(carrier, carrier);
+    }
+}
+
+struct weft__node *weft__next_shared(struct weft__carrier *carrier)
+{
+    carrier->offers_turn = !carrier->offers_turn;
+    struct weft__node *node = NULL;
+    if (carrier->offers_turn) {
+        node = weft__offer_pop(&carrier->offer);
+    }
+    if (node == NULL) {
+        node = weft__fifo_pop(&carrier->local);
+    }
+    return node != NULL || carrier->offers_turn ? node : weft__offer_pop(&carrier->offer);
+}
+
+struct weft__task *weft__relay_next_offered(struct weft__carrier *carrier)
+{
+    struct weft__node *node = carrier->relay_left > 0 ? weft__offer_pop(&carrier->offer) : NULL;
+    if (node == NULL) {
+        return NULL;
+    }
+    struct weft__task *task = weft__container_of(node, struct weft__task, node);
+    if (task->kind != &weft__kind_thread) {
+        weft__fifo_push(&carrier->local, node); // the loop's
+        return NULL;
+    }
+    carrier->relay_left--;
+    return task;
+}
+
+/// Takes in what was stolen. It stays on offer: others may be idle, too.
+static void receive(struct weft__carrier *carrier, struct weft__fifo *loot)
+{
+    for (struct weft__node *node; (node = weft__fifo_pop(loot)) != NULL;) {
+        struct weft__task *task = weft__container_of(node, struct weft__task, node);
+        task->home = carrier; // H1
+        if (!task->started) {
+            task->origin = carrier; // H2
+        }
+        (void)queue(carrier, task);
+    }
+}
+
+/// Returns how many tasks were taken, 0 if the victim has none, -EBUSY or -EAGAIN. After -EBUSY the
+/// other thief asks for help if it leaves something behind.
+static int rob(struct weft__carrier *carrier, struct weft__carrier *victim)
+{
+    struct weft__fifo loot = { 0 };
+    int count = victim != carrier ? weft__offer_steal(&victim->offer, &loot) : 0;
+    receive(carrier, &loot);
+    return count;
+}
+
+/// After a robbery: who has more than he is about to run asks for help.
+static void pass_on(struct weft__carrier *carrier, struct weft__carrier *victim, int taken)
+{
+    if (taken == -EAGAIN || (taken > 0 && weft__offer_count(&victim->offer) > 0)) {
+        weft__search_ask(victim, carrier);
+    }
+    if (taken > 0 && weft__offer_count(&carrier->offer) >= ENOUGH_TO_SHARE) {
+        weft__search_ask(carrier, carrier);
+    }
+}
+
+static void tally(_Atomic uint64_t *counter, int taken)
+{
+    if (taken > 0) {
+        weft__tally(counter, (uint64_t)taken);
+    }
+}
+
+void weft__steal_sent(struct weft__carrier *carrier)
+{
+    struct weft__carrier *victim = weft__search_sent(carrier);
+    if (weft__likely(victim == NULL)) {
+        return;
+    }
+    int taken = rob(carrier, victim);
+    tally(&carrier->counts.stolen_sent, taken);
+    weft__search_stop(victim, carrier);
+    pass_on(carrier, victim, taken);
+}
+
+/// In the simulator the seed draws.
+static struct weft__rng *rng_of(struct weft__carrier *carrier)
+{
+    return carrier->sim != NULL ? &carrier->sim->rng : &carrier->random;
+}
+
+/// Any other carrier within reach.
+static struct weft__carrier *draw(struct weft__carrier *carrier)
+{
+    const struct weft__crew *crew = carrier->crew;
+    const struct weft__cluster all = { .first = 0, .count = crew->count };
+    const struct weft__cluster *from = crew->steals_globally ? &all
+                                                             : &crew->clusters[carrier->cluster];
+    uint32_t drawn = weft__rng_below(rng_of(carrier), (uint32_t)from->count);
+    return &crew->carriers[from->first + (int)drawn];
+}
+
+static struct weft__carrier *busier_of_two(struct weft__carrier *carrier)
+{
+    struct weft__carrier *one = draw(carrier);
+    struct weft__carrier *other = draw(carrier);
+    uint32_t ones = weft__offer_count(&one->offer);
+    uint32_t others = weft__offer_count(&other->offer);
+    if (ones == 0 && others == 0) {
+        return NULL;
+    }
+    return ones >= others ? one : other;
+}
+
+bool weft__steal_idly(struct weft__carrier *carrier)
+{
+    struct weft__carrier *victim = weft__search_take(carrier);
+    if (victim == NULL) {
+        victim = busier_of_two(carrier);
+    }
+    if (victim == NULL) {
+        return false;
+    }
+    int taken = rob(carrier, victim);
+    tally(&carrier->counts.stolen_idly, taken);
+    pass_on(carrier, victim, taken);
+    return taken > 0;
+}
+
+void weft__steal_leave(struct weft__carrier *carrier)
+{
+    struct weft__carrier *victim = weft__search_sent(carrier);
+    if (victim != NULL) {
+        weft__search_stop(victim, carrier);
+        weft__search_ask(victim, carrier); // we took its bit
+    }
+}
+
+static size_t help_size(const struct weft__crew *crew)
+{
+    return (size_t)crew->count * sizeof *crew->help; // there are at most so many clusters
+}
+
+int weft__steal_init(struct weft__crew *crew)
+{
+    crew->help = weft__alloc(crew->allocator, help_size(crew), _Alignof(struct weft__help));
+    if (crew->help == NULL) {
+        return -ENOMEM;
+    }
+    for (int i = 0; i < crew->count; i++) {
+        crew->carriers[i].shares = true;
+        crew->carriers[i].random.state = (uint64_t)i;
+    }
+    return 0;
+}
+
+void weft__steal_fini(struct weft__crew *crew)
+{
+    if (crew->help != NULL) {
+        weft__free(crew->allocator, crew->help, help_size(crew));
+        crew->help = NULL;
+    }
+}

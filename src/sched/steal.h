@@ -1,0 +1,34 @@
+// steal.h - what a carrier does with tasks that may move; see steal.c.
+#ifndef WEFT_SCHED_STEAL_H
+#define WEFT_SCHED_STEAL_H
+
+#include "sched/carrier.h"
+#include "sched/search.h"
+
+struct weft__crew;
+
+/// Queues a ready task on its home, whose thread this is: on offer if it may move, else in `local`.
+void weft__share(struct weft__carrier *carrier, struct weft__task *task);
+
+/// Sends a task that is about to be queued back to where it belongs, if it is free to go. The caller
+/// has it to himself.
+void weft__task_return(struct weft__task *task);
+
+/// The next ready task of a carrier that shares: `local` and `offer` take turns.
+struct weft__node *weft__next_shared(struct weft__carrier *carrier);
+
+/// Robs the carrier that this one was sent to, if it was.
+void weft__steal_sent(struct weft__carrier *carrier);
+
+/// For a carrier without work: robs whoever asked for help, else the busier of two others. True:
+/// there is work now.
+bool weft__steal_idly(struct weft__carrier *carrier);
+
+/// Ends a search that a carrier did not get to, because it stops.
+void weft__steal_leave(struct weft__carrier *carrier);
+
+/// Prepares the carriers of a crew for stealing. 0 or -ENOMEM. Undone by weft__steal_fini().
+int weft__steal_init(struct weft__crew *crew);
+void weft__steal_fini(struct weft__crew *crew);
+
+#endif

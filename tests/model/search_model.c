@@ -1,0 +1,157 @@
+// search_model.c - carriers that offer tasks and carriers that have nothing to do (sched/search.c).
+//
+// Owners put something on offer and are then busy for ever: they never look at their own lane again.
+// Idle carriers look, sleep and are sent. If what is on offer is overlooked while a carrier sleeps,
+// nobody takes it and the engine reports that everybody sleeps (S1 to S3). Whoever takes the last
+// sends all carriers home. At the end each start of a search has had its stop (S4).
+//
+// A lane is a number here: offer_model.c has the real one. It is relaxed, so that only the protocol's
+// fences make sure that one side sees the other.
+//
+// Sources: sched/search.c sched/park.c sched/inbox.c
+// Headers: sched/inbox.h
+// With: stage.c
+#include <string.h>
+
+#include "mc.h"
+#include "sched/crew.h"
+#include "sched/park.h"
+#include "sched/search.h"
+#include "stage.h"
+
+enum { CARRIERS = 3 };
+
+static struct weft__carrier carriers[CARRIERS];
+static struct weft__help help;
+static struct weft__crew crew;
+static _Atomic uint32_t on_offer[CARRIERS];
+static _Atomic uint32_t expected; // things that nobody has taken
+static uint32_t each;             // things per owner
+static bool by_halves;
+
+weft_time weft__wheel_next(const struct weft__wheel *wheel)
+{
+    (void)wheel;
+    return WEFT_FOREVER;
+}
+
+// The two sides.
+
+static void send_home(struct weft__carrier *self)
+{
+    for (int i = 0; i < crew.count; i++) {
+        if (&carriers[i] != self && carriers[i].driver != NULL) {
+            weft__put(&carriers[i], &carriers[i].control.node, self);
+        }
+    }
+    self->stop = true;
+}
+
+/// As steal.c does: who leaves something behind asks for help, and so does who was too late.
+static void rob(struct weft__carrier *self, struct weft__carrier *victim)
+{
+    _Atomic uint32_t *lane = &on_offer[victim->number];
+    uint32_t count = atomic_load_explicit(lane, memory_order_relaxed);
+    uint32_t left = by_halves ? count / 2 : 0;
+    bool late = count > 0 && !atomic_compare_exchange_strong_explicit(
+                                 lane, &count, left, memory_order_relaxed, memory_order_relaxed);
+    if (!late && count > left &&
+        atomic_fetch_sub_explicit(&expected, count - left, memory_order_relaxed) == count - left) {
+        send_home(self);
+    }
+    if (late || left > 0) {
+        weft__search_ask(victim, self);
+    }
+}
+
+/// weft__carrier_loop() with nothing but stealing in it.
+static void idle_carrier(void *arg)
+{
+    struct weft__carrier *carrier = arg;
+    while (!carrier->stop) {
+        struct weft__carrier *victim = weft__search_sent(carrier);
+        if (victim != NULL) {
+            rob(carrier, victim);
+            weft__search_stop(victim, carrier);
+        } else if (weft__inbox_take(&carrier->inbox) != NULL) {
+            carrier->stop = true;
+        } else if ((victim = weft__search_take(carrier)) != NULL) {
+            rob(carrier, victim);
+        } else {
+            weft__sleep(carrier);
+        }
+    }
+    if (weft__search_sent(carrier) != NULL) {
+        weft__search_stop(&carriers[0], carrier);
+    }
+}
+
+static void busy_owner(void *arg)
+{
+    struct weft__carrier *carrier = arg;
+    for (uint32_t i = 0; i < each; i++) {
+        atomic_fetch_add_explicit(&on_offer[carrier->number], 1, memory_order_relaxed);
+        weft__search_ask(carrier, carrier);
+    }
+}
+
+static void reset(int count, int owners, uint32_t things)
+{
+    memset(&crew, 0, sizeof crew);
+    memset(&help, 0, sizeof help);
+    crew.carriers = carriers;
+    crew.count = count;
+    crew.cluster_count = 1;
+    crew.help = &help;
+    crew.steals_globally = true;
+    each = things;
+    by_halves = false;
+    atomic_init(&expected, (uint32_t)owners * things);
+    for (int i = 0; i < count; i++) {
+        struct weft__carrier *carrier = &carriers[i];
+        memset(carrier, 0, offsetof(struct weft__carrier, wheel));
+        atomic_init(&on_offer[i], 0);
+        carrier->number = i;
+        carrier->crew = &crew;
+        carrier->shares = true;
+        carrier->control = (struct weft__request){ .node.kind = WEFT__NODE_REQUEST };
+        carrier->driver_state = &carrier->driver_state;
+        carrier->driver = i >= owners ? &stage_driver : NULL;
+        mc_name(&carrier->state, sizeof carrier->state, i < 2 ? "state1" : "state2");
+        mc_thread(i >= owners ? idle_carrier : busy_owner, carrier);
+    }
+    mc_name(&help.searchers, sizeof help.searchers, "searchers");
+    mc_name(&help.idle, sizeof help.idle, "idle");
+    mc_name(&help.wanted, sizeof help.wanted, "wanted");
+    mc_name(on_offer, sizeof on_offer, "on_offer");
+    mc_name(&expected, sizeof expected, "expected");
+}
+
+static void one_helper(void)
+{
+    reset(2, 1, 2);
+}
+
+static void two_helpers(void)
+{
+    reset(3, 1, 2);
+    by_halves = true;
+}
+
+static void two_owners(void)
+{
+    reset(3, 2, 1);
+}
+
+static void check(void)
+{
+    mc_assert(atomic_load(&expected) == 0);
+    mc_assert(atomic_load(&help.searchers) == 0); // S4
+}
+
+const struct mc_model mc_models[] = {
+    { .name = "search_one_helper", .setup = one_helper, .check = check },
+    { .name = "search_two_helpers", .setup = two_helpers, .check = check, .never_spurious = 1 },
+    { .name = "search_two_owners", .setup = two_owners, .check = check, .never_spurious = 1 },
+    { .name = NULL },
+};
