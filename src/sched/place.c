@@ -12,7 +12,7 @@
 static uint64_t load_of(struct weft__carrier *carrier, const struct weft__carrier *self)
 {
     if (carrier == self) {
-        return self->local.count + 1; // and whoever is spawning
+        return carrier->local.count + 1; // and whoever is spawning
     }
     uint64_t seen = weft__tally_get(&carrier->counts.placed_seen);
     uint64_t placed = weft__tally_get(&carrier->placed);

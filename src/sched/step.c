@@ -201,7 +201,7 @@ static bool spin(struct weft__carrier *carrier)
     weft_time start = weft__carrier_now(carrier);
     weft_time until = start + carrier->spin_ns;
     weft_time next = weft__wheel_next(&carrier->wheel);
-    weft_time now = start;
+    weft_time now;
     bool found = false;
     weft__tally_set(&carrier->counts.ready, 0);
     do {

@@ -235,6 +235,26 @@ static void run(void)
     CHECK(rc == 77 || is_shortage(rc));
 }
 
+/// With carriers on CPUs, some without one, and a monitor, which may be missing.
+static void create_pinned(void)
+{
+    struct weft_options options = quiet();
+    weft_runtime *runtime;
+    cpu_set_t allowed;
+    char map[32];
+    int cpu = 0;
+    CHECK_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    while (!CPU_ISSET(cpu, &allowed)) {
+        cpu++;
+    }
+    (void)snprintf(map, sizeof map, "%d", cpu);
+    options.cpus = map;
+    options.stuck_ns = WEFT_S;
+    int rc = weft_runtime_create(&runtime, &options);
+    CHECK(rc == 0 || is_shortage(rc));
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
 static void simulate(void)
 {
     struct weft_sim_options options = { .carriers = 3, .log = ignore };
@@ -355,6 +375,7 @@ static void sweep(void (*scenario)(void), bool on_and_on, bool threads_stay)
     }
 
 SWEEP(create)
+SWEEP(create_pinned)
 SWEEP(run)
 SWEEP(spawn_from_outside)
 
