@@ -130,3 +130,21 @@ int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline
     weft__visit_end(task);
     return result;
 }
+
+int64_t weft__write_now(int fd, const void *data, size_t size)
+{
+    struct weft__task *task = weft__thread_self();
+    if (weft__unlikely(task == NULL || task->abroad || weft__scope_cancelled(task) ||
+                       weft__hold_is_closed(task))) {
+        return -EAGAIN;
+    }
+    struct weft__carrier *carrier = task->home;
+    if (carrier->driver->write_now == NULL || weft__descriptor_use(carrier, fd) != 0) {
+        return -EAGAIN;
+    }
+    int64_t n = carrier->driver->write_now(carrier->driver_state, fd, data, size);
+    if (weft__likely(n != -EAGAIN)) {
+        weft__charge(task);
+    }
+    return n;
+}

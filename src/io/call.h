@@ -27,4 +27,8 @@ struct weft__call {
 ///         -EPERM      not called from a virtual thread
 int64_t weft__call(struct weft__call *call, const char *what, weft_time deadline);
 
+/// A write to a socket that is over at once, without an op. As weft__call(), or -EAGAIN: that has to do
+/// it.
+int64_t weft__write_now(int fd, const void *data, size_t size);
+
 #endif

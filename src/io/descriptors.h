@@ -28,7 +28,7 @@ struct weft__use {
 /// crew->descriptors.users[fd]. Carriers beyond the 62nd share bits.
 #define WEFT__FD_CLOSING (UINT64_C(1) << 63) ///< calls in flight are being ended; new ones: -EBADF
 #define WEFT__FD_GOING (UINT64_C(1) << 62)   ///< close(2) is being called: wait until it is over
-#define WEFT__FD_CARRIER(number) (UINT64_C(1) << ((unsigned)(number) % 62))
+#define WEFT__FD_CARRIER(number) (UINT64_C(1) << ((number) < 62 ? (number) : (number) % 62))
 
 /// Makes the tables of a crew whose carriers exist; undone by fini, which may follow a failed init.
 int weft__descriptors_init(struct weft__crew *crew);

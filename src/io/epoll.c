@@ -256,6 +256,7 @@ const struct weft__driver weft__epoll_driver = {
     .wait = epoll_driver_wait,
     .kick = epoll_driver_kick,
     .submit = weft__epoll_submit,
+    .write_now = weft__epoll_write_now,
     .cancel = weft__epoll_cancel,
     .forget = weft__epoll_forget,
     .buffer = weft__epoll_buffer,

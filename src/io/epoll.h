@@ -214,13 +214,18 @@ static inline struct weft__slot *weft__slot_of(const struct weft__epoll *e, int 
                 .pieces[(unsigned)fd / WEFT__SLOTS_PER_PIECE][(unsigned)fd % WEFT__SLOTS_PER_PIECE];
 }
 
-static inline struct weft__slot *weft__slot_get(struct weft__epoll *e, int fd)
+/// The same; NULL: it has none.
+static inline struct weft__slot *weft__slot_find(const struct weft__epoll *e, int fd)
 {
     size_t piece = (unsigned)fd / WEFT__SLOTS_PER_PIECE;
-    if (weft__unlikely(piece >= e->slots.count || e->slots.pieces[piece] == NULL)) {
-        return weft__slot_make(e, fd);
-    }
-    return weft__slot_of(e, fd);
+    bool has = piece < e->slots.count && e->slots.pieces[piece] != NULL;
+    return weft__likely(has) ? weft__slot_of(e, fd) : NULL;
+}
+
+static inline struct weft__slot *weft__slot_get(struct weft__epoll *e, int fd)
+{
+    struct weft__slot *slot = weft__slot_find(e, fd);
+    return weft__likely(slot != NULL) ? slot : weft__slot_make(e, fd);
 }
 
 /// Makes epoll report what the slot's ops wait for. 0, -EPERM (it cannot be waited for) or another
@@ -321,6 +326,7 @@ void weft__epoll_retry(struct weft__epoll *e);
 /// weft__op.scratch, beside WEFT__OP_BEGUN.
 #define WEFT__OP_STARVED 0x2u   ///< has been counted for lack of a buffer
 #define WEFT__OP_CANCELLED 0x4u ///< was asked to end while it could not
+#define WEFT__OP_SIMPLE 0x8u    ///< a read as usual: of what there is, without flags or position
 
 static inline bool weft__op_is_managed(const struct weft__op *op)
 {
@@ -341,6 +347,7 @@ static inline int weft__op_waits_at(const struct weft__op *op)
 }
 
 bool weft__epoll_submit(void *state, struct weft__op *op);
+int64_t weft__epoll_write_now(void *state, int fd, const void *data, size_t size);
 
 /// Performs the op if it does not block, and keeps the slot's hints.
 int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op);

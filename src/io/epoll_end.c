@@ -124,11 +124,10 @@ void weft__epoll_ask_slot(struct weft__epoll *e, struct weft__slot *slot, int64_
 void weft__epoll_forget(void *state, int fd)
 {
     struct weft__epoll *e = state;
-    size_t piece = (unsigned)fd / WEFT__SLOTS_PER_PIECE;
-    if (fd < 0 || piece >= e->slots.count || e->slots.pieces[piece] == NULL) {
+    struct weft__slot *slot = weft__slot_find(e, fd);
+    if (fd < 0 || slot == NULL) {
         return;
     }
-    struct weft__slot *slot = weft__slot_of(e, fd);
     weft__epoll_ask_slot(e, slot, -ECANCELED);
     for (struct weft__op *op = e->retrying.head, *next; op != NULL; op = next) {
         next = op->next;

@@ -3,7 +3,7 @@
 // The rules are in epoll_ops.c.
 #include <poll.h>
 
-#include "io/epoll.h"
+#include "io/epoll_read.h"
 
 enum {
     OPS_PER_EVENT = WEFT__SIZED(32, 2), ///< then other descriptors have their turn
@@ -123,6 +123,28 @@ static void follow_up(struct weft__epoll *e, struct weft__slot *slot, int fd)
     }
 }
 
+/// The second half of a request: bytes for the one op that waits for them, and the slot stays as it is
+/// registered. False: it is not as simple as that.
+static inline bool serve_simply(struct weft__epoll *e, struct weft__slot *slot)
+{
+    struct weft__op *op = slot->readers.head;
+    bool simple = op != NULL && op->next == NULL && (op->scratch & WEFT__OP_SIMPLE) != 0 &&
+                  slot->others == NULL && weft__is_stream(slot->kind);
+    if (!simple || (slot->hints & (WEFT__SLOT_KEPT | WEFT__SLOT_STEADY)) == 0) {
+        return false;
+    }
+    weft__slot_drop(slot, WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED | WEFT__SLOT_DOUBTED);
+    int64_t n = weft__epoll_read_stream(e, slot, op);
+    if (weft__unlikely(n == WEFT__WOULD_BLOCK || n == -ENOTSOCK || n == WEFT__NO_BUFFER)) {
+        return false;
+    }
+    slot->strikes = 0;
+    slot->readers.head = NULL;
+    e->waiting--;
+    weft__epoll_end(e, op, n);
+    return true;
+}
+
 void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event)
 {
     const uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -131,6 +153,9 @@ void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event
     uint32_t events = event->events;
     struct weft__slot *slot = weft__slot_of(e, fd);
     if (weft__unlikely(slot->generation != generation)) {
+        return;
+    }
+    if (weft__likely(events == EPOLLIN) && serve_simply(e, slot)) {
         return;
     }
     if ((slot->hints & (WEFT__SLOT_KEPT | WEFT__SLOT_EDGE | WEFT__SLOT_STEADY)) == 0) {

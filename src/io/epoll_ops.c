@@ -27,8 +27,7 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
-#include "io/direct.h"
-#include "io/epoll.h"
+#include "io/epoll_read.h"
 #include "sched/carrier.h"
 
 /// Which side of its descriptor an op uses.
@@ -68,15 +67,21 @@ void weft__epoll_end(struct weft__epoll *e, struct weft__op *op, int64_t result)
 
 // Trying.
 
+/// All receive buffers are out.
+static int64_t starve(struct weft__epoll *e, struct weft__op *op)
+{
+    if ((op->scratch & WEFT__OP_STARVED) == 0) {
+        op->scratch |= WEFT__OP_STARVED;
+        weft__count(&e->counts.no_buffers);
+    }
+    return WEFT__NO_BUFFER;
+}
+
 static int64_t recv_selected(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op)
 {
     struct weft__receive *receive = &e->receive;
     if (weft__unlikely(receive->free_count == 0)) {
-        if ((op->scratch & WEFT__OP_STARVED) == 0) {
-            op->scratch |= WEFT__OP_STARVED;
-            weft__count(&e->counts.no_buffers);
-        }
-        return WEFT__NO_BUFFER;
+        return starve(e, op);
     }
     uint16_t number = receive->free[receive->free_count - 1];
     int64_t n = weft__perform_recv(op, &slot->kind, receive->memory + number * receive->stride,
@@ -103,31 +108,30 @@ static void introduce(struct weft__epoll *e, struct weft__slot *listener, int li
     }
 }
 
-/// A read came back short (W2).
-static void note_short(struct weft__slot *slot, struct weft__op *op)
+static int64_t try_once(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op)
 {
-    bool local = slot->kind == WEFT__FD_LOCAL;
-    bool wary = (slot->hints & WEFT__SLOT_WARY) != 0;
-    if (!wary) {
-        slot->hints |= local ? WEFT__SLOT_EMPTY | WEFT__SLOT_GUESSED : WEFT__SLOT_EMPTY;
+    bool simple = (op->scratch & WEFT__OP_SIMPLE) != 0 && weft__is_stream(slot->kind);
+    int64_t n = simple ? weft__epoll_read_stream(e, slot, op) : -ENOTSOCK;
+    if (weft__unlikely(n == WEFT__NO_BUFFER)) {
+        return starve(e, op);
     }
-    if (wary || local || !weft__op_is_managed(op)) {
-        op->result_flags &= ~WEFT__OP_EMPTY; // likely is not enough
+    if (n != -ENOTSOCK) {
+        return n;
     }
+    n = (op->mode & WEFT__OP_SELECT) != 0 ? recv_selected(e, slot, op)
+                                          : weft__perform(op, &slot->kind);
+    if ((op->result_flags & WEFT__OP_EMPTY) != 0) {
+        op->result_flags &= ~WEFT__OP_EMPTY;
+        weft__slot_emptied(slot, op);
+    }
+    return n;
 }
 
 /// Performs the op if it does not block, and keeps the slot's hints.
 int64_t weft__epoll_attempt(struct weft__epoll *e, struct weft__slot *slot, struct weft__op *op)
 {
-    int64_t n;
-    if ((op->mode & WEFT__OP_SELECT) != 0) {
-        n = recv_selected(e, slot, op);
-    } else {
-        n = weft__perform(op, &slot->kind);
-    }
-    if ((op->result_flags & WEFT__OP_EMPTY) != 0) {
-        note_short(slot, op);
-    } else if (n == WEFT__WOULD_BLOCK && sides[op->code] == READS && !weft__op_is_aside(op)) {
+    int64_t n = try_once(e, slot, op);
+    if (n == WEFT__WOULD_BLOCK && sides[op->code] == READS && !weft__op_is_aside(op)) {
         slot->hints |= WEFT__SLOT_EMPTY;
         weft__slot_drop(slot, WEFT__SLOT_GUESSED);
     } else if (op->code == WEFT__OP_ACCEPT && n >= 0) {
@@ -315,68 +319,40 @@ static int prepare(struct weft__epoll *e, struct weft__op *op, struct weft__slot
     return 0;
 }
 
-/// The two halves of a request, without detours: a read where nothing is to be had, and a send. True:
-/// that is all there is to do; `*ended` says what submit() answers.
-static inline bool submit_quickly(struct weft__epoll *e, struct weft__op *op, bool *ended)
+/// A read that takes what there is, and in which nothing is unusual.
+static inline bool is_simple(const struct weft__op *op)
 {
-    struct weft__slot *slot = weft__slot_get(e, op->fd);
-    if (weft__unlikely(slot == NULL)) {
+    return (op->code == WEFT__OP_RECV && op->flags == 0) ||
+           (op->code == WEFT__OP_READ && op->offset < 0 && op->size > 0);
+}
+
+/// The first half of a request, without detours: a read of a stream where nothing is to be had, and
+/// which is registered already. False: it has to go the long way.
+static inline bool wait_simply(struct weft__epoll *e, struct weft__op *op)
+{
+    struct weft__slot *slot = weft__slot_find(e, op->fd);
+    if (weft__unlikely(slot == NULL || !weft__is_stream(slot->kind))) {
         return false;
     }
-    if (op->code == WEFT__OP_RECV || op->code == WEFT__OP_READ) {
-        unsigned steady = weft__op_is_managed(op) ? WEFT__SLOT_KEPT
-                                                  : WEFT__SLOT_KEPT | WEFT__SLOT_STEADY;
-        bool reported = (slot->hints & steady) != 0 && (slot->hints & WEFT__SLOT_EMPTY) != 0;
-        if (!reported || is_settled(slot, op)) {
-            return false;
-        }
-        op->stage = WEFT__EPOLL_READING;
-        weft__op_queue_add(&slot->readers, op);
-        e->waiting++;
-        if ((slot->hints & (WEFT__SLOT_STEADY | WEFT__SLOT_GUESSED)) != 0) {
-            weft__slot_doubt(e, slot, op->fd);
-        }
-        *ended = false;
-        return true;
-    }
-    bool writes = op->code == WEFT__OP_SEND ||
-                  (op->code == WEFT__OP_WRITE && weft__is_socket(slot->kind));
-    if (!writes || slot->writers.head != NULL) {
+    unsigned hints = slot->hints;
+    unsigned steady = weft__op_is_managed(op) ? WEFT__SLOT_KEPT
+                                              : WEFT__SLOT_KEPT | WEFT__SLOT_STEADY;
+    if ((hints & WEFT__SLOT_EMPTY) == 0 || (hints & steady) == 0) {
         return false;
     }
-    int64_t n = weft__send(op->fd, op->data, op->size, 0);
-    if (weft__unlikely(n == WEFT__WOULD_BLOCK || n == -ENOTSOCK)) {
-        return false;
+    op->stage = WEFT__EPOLL_READING;
+    weft__op_queue_add(&slot->readers, op);
+    e->waiting++;
+    if ((hints & (WEFT__SLOT_STEADY | WEFT__SLOT_GUESSED)) != 0) {
+        weft__slot_doubt(e, slot, op->fd);
     }
-    settle(e, op, n);
-    *ended = true;
     return true;
 }
 
-/// Whether the op is one of those, and asks for nothing unusual.
-static bool is_quick(const struct weft__op *op)
+/// Tries, and waits or goes elsewhere if that was not all. True: it has ended.
+static bool start(struct weft__epoll *e, struct weft__op *op)
 {
-    switch (op->code) {
-    case WEFT__OP_RECV:
-    case WEFT__OP_SEND: return op->flags == 0 && op->fd >= 0;
-    case WEFT__OP_READ:
-    case WEFT__OP_WRITE: return op->offset < 0 && op->fd >= 0;
-    default: return false;
-    }
-}
-
-bool weft__epoll_submit(void *state, struct weft__op *op)
-{
-    struct weft__epoll *e = state;
     struct weft__slot *slot;
-    weft__count(&e->counts.submitted);
-    op->result = 0;
-    op->result_flags = 0;
-    op->scratch = 0;
-    bool ended;
-    if (is_quick(op) && submit_quickly(e, op, &ended)) {
-        return ended;
-    }
     int rc = prepare(e, op, &slot);
     if (weft__unlikely(rc < 0)) {
         settle(e, op, rc);
@@ -388,6 +364,39 @@ bool weft__epoll_submit(void *state, struct weft__op *op)
         return true;
     }
     return false;
+}
+
+bool weft__epoll_submit(void *state, struct weft__op *op)
+{
+    struct weft__epoll *e = state;
+    weft__count(&e->counts.submitted);
+    op->result = 0;
+    op->result_flags = 0;
+    op->scratch = is_simple(op) ? WEFT__OP_SIMPLE : 0;
+    if (op->scratch != 0 && wait_simply(e, op)) {
+        return false;
+    }
+    return start(e, op);
+}
+
+int64_t weft__epoll_write_now(void *state, int fd, const void *data, size_t size)
+{
+    struct weft__epoll *e = state;
+    struct weft__slot *slot = weft__slot_find(e, fd);
+    if (weft__unlikely(slot == NULL || !weft__is_socket(slot->kind) ||
+                       slot->writers.head != NULL)) {
+        return -EAGAIN;
+    }
+    int64_t n = weft__send(fd, data, size, 0);
+    if (weft__unlikely(n == -ENOTSOCK || n == WEFT__WOULD_BLOCK || n == -EINTR)) {
+        return -EAGAIN; // the kind was a guess
+    }
+    weft__count(&e->counts.submitted);
+    weft__count(&e->counts.completed);
+    if (weft__unlikely(n >= 0 && (size_t)n < size)) {
+        weft__count(&e->counts.short_writes);
+    }
+    return n;
 }
 
 void weft__epoll_try_again(struct weft__epoll *e, struct weft__op *op)

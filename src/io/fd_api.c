@@ -13,7 +13,8 @@
 
 static int64_t call(struct weft__op op, const char *what, weft_time deadline)
 {
-    struct weft__call call = { .op = op };
+    struct weft__call call;
+    call.op = op;
     return weft__call(&call, what, deadline);
 }
 
@@ -32,20 +33,20 @@ static size_t capped(size_t size)
 
 ssize_t weft_read(int fd, void *data, size_t size, weft_time deadline)
 {
-    return (ssize_t)call(
-        (struct weft__op){
-            .code = WEFT__OP_READ, .fd = fd, .data = data, .size = capped(size), .offset = -1 },
-        "read", deadline);
+    struct weft__call call;
+    weft__op_init(&call.op, WEFT__OP_READ, fd, data, capped(size));
+    return (ssize_t)weft__call(&call, "read", deadline);
 }
 
 ssize_t weft_write(int fd, const void *data, size_t size, weft_time deadline)
 {
-    return (ssize_t)call((struct weft__op){ .code = WEFT__OP_WRITE,
-                                            .fd = fd,
-                                            .data = writable(data),
-                                            .size = capped(size),
-                                            .offset = -1 },
-                         "write", deadline);
+    int64_t n = weft__write_now(fd, data, capped(size));
+    if (weft__likely(n != -EAGAIN)) {
+        return (ssize_t)n;
+    }
+    struct weft__call call;
+    weft__op_init(&call.op, WEFT__OP_WRITE, fd, writable(data), capped(size));
+    return (ssize_t)weft__call(&call, "write", deadline);
 }
 
 static ssize_t vector(enum weft__op_code code, int fd, const struct iovec *parts, int count,
@@ -152,12 +153,10 @@ int weft_fdatasync(int fd, weft_time deadline)
 
 static ssize_t receive(int fd, void *data, size_t size, int flags, weft_time deadline)
 {
-    return (ssize_t)call((struct weft__op){ .code = WEFT__OP_RECV,
-                                            .fd = fd,
-                                            .data = data,
-                                            .size = capped(size),
-                                            .flags = (uint32_t)flags },
-                         "recv", deadline);
+    struct weft__call call;
+    weft__op_init(&call.op, WEFT__OP_RECV, fd, data, capped(size));
+    call.op.flags = (uint32_t)flags;
+    return (ssize_t)weft__call(&call, "recv", deadline);
 }
 
 static bool is_stream(int fd)
@@ -208,12 +207,14 @@ ssize_t weft_recv(int fd, void *data, size_t size, int flags, weft_time deadline
 
 ssize_t weft_send(int fd, const void *data, size_t size, int flags, weft_time deadline)
 {
-    return (ssize_t)call((struct weft__op){ .code = WEFT__OP_SEND,
-                                            .fd = fd,
-                                            .data = writable(data),
-                                            .size = capped(size),
-                                            .flags = (uint32_t)flags },
-                         "send", deadline);
+    int64_t n = flags == 0 ? weft__write_now(fd, data, capped(size)) : -EAGAIN;
+    if (weft__likely(n != -EAGAIN)) {
+        return (ssize_t)n;
+    }
+    struct weft__call call;
+    weft__op_init(&call.op, WEFT__OP_SEND, fd, writable(data), capped(size));
+    call.op.flags = (uint32_t)flags;
+    return (ssize_t)weft__call(&call, "send", deadline);
 }
 
 static ssize_t message_call(enum weft__op_code code, int fd, const struct msghdr *message,

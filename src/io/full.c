@@ -8,6 +8,7 @@
 
 #include <weft/io.h>
 
+#include "io/call.h"
 #include "io/hold.h"
 
 /// The end of every full form that has begun.
@@ -20,10 +21,10 @@ static ssize_t finish(size_t *moved, size_t done, ssize_t error, struct weft__ho
     return error < 0 ? error : (ssize_t)done;
 }
 
-static ssize_t refuse(size_t *moved, int error)
+static ssize_t refuse(size_t *moved, size_t done, int error)
 {
     if (moved != NULL) {
-        *moved = 0;
+        *moved = done;
     }
     return error;
 }
@@ -34,7 +35,7 @@ ssize_t weft_read_full(size_t *moved, int fd, void *data, size_t size, weft_time
     size_t done = 0;
     int rc = size <= SSIZE_MAX ? weft__hold_begin(&hold, &fd, 1) : -EINVAL;
     if (rc < 0) {
-        return refuse(moved, rc);
+        return refuse(moved, 0, rc);
     }
     for (;;) {
         ssize_t n = weft_read(fd, (char *)data + done, size - done, deadline);
@@ -45,13 +46,14 @@ ssize_t weft_read_full(size_t *moved, int fd, void *data, size_t size, weft_time
     }
 }
 
-ssize_t weft_write_full(size_t *moved, int fd, const void *data, size_t size, weft_time deadline)
+/// What the first call did not take.
+static ssize_t write_rest(size_t *moved, int fd, const void *data, size_t size, size_t done,
+                          weft_time deadline)
 {
     struct weft__hold hold;
-    size_t done = 0;
-    int rc = size <= SSIZE_MAX ? weft__hold_begin(&hold, &fd, 1) : -EINVAL;
+    int rc = weft__hold_begin(&hold, &fd, 1);
     if (rc < 0) {
-        return refuse(moved, rc);
+        return refuse(moved, done, rc);
     }
     for (;;) {
         ssize_t n = weft_write(fd, (const char *)data + done, size - done, deadline);
@@ -63,6 +65,23 @@ ssize_t weft_write_full(size_t *moved, int fd, const void *data, size_t size, we
             return finish(moved, done, n, &hold);
         }
     }
+}
+
+ssize_t weft_write_full(size_t *moved, int fd, const void *data, size_t size, weft_time deadline)
+{
+    if (size > SSIZE_MAX) {
+        return refuse(moved, 0, -EINVAL);
+    }
+    int64_t n = weft__write_now(fd, data, size); // no other call follows: nothing to hold
+    if (weft__unlikely(n != (int64_t)size)) {
+        size_t done = n > 0 ? (size_t)n : 0;
+        return n < 0 && n != -EAGAIN ? refuse(moved, 0, (int)n)
+                                     : write_rest(moved, fd, data, size, done, deadline);
+    }
+    if (moved != NULL) {
+        *moved = size;
+    }
+    return (ssize_t)size;
 }
 
 /// How many parts go into one call.
@@ -130,7 +149,7 @@ ssize_t weft_writev_full(size_t *moved, int fd, const struct iovec *parts, int c
     int rc = check_parts(parts, count);
     rc = rc == 0 ? weft__hold_begin(&hold, &fd, 1) : rc;
     if (rc < 0) {
-        return refuse(moved, rc);
+        return refuse(moved, 0, rc);
     }
     for (bool first = true;; first = false) {
         int used = gather(next, parts, count, place);

@@ -130,7 +130,7 @@ static bool wants_all(const struct weft__op *op, uint8_t *kind, uint32_t flags)
         int rc = weft__socket_kind(op->fd);
         *kind = rc < 0 ? WEFT__FD_UNKNOWN : (uint8_t)rc;
     }
-    return *kind == WEFT__FD_STREAM || *kind == WEFT__FD_LOCAL;
+    return weft__is_stream(*kind);
 }
 
 static int64_t recv_all(struct weft__op *op, uint8_t kind, char *data, size_t size, uint32_t flags)
@@ -153,9 +153,6 @@ static int64_t recv_all(struct weft__op *op, uint8_t kind, char *data, size_t si
 int64_t weft__perform_recv(struct weft__op *op, uint8_t *kind, void *data, size_t size,
                            uint32_t flags)
 {
-    if (weft__likely(*kind == WEFT__FD_STREAM && flags == 0)) {
-        return recv_once(op, WEFT__FD_STREAM, data, size, 0);
-    }
     if (weft__unlikely(!weft__is_socket(*kind))) {
         int rc = weft__socket_kind(op->fd);
         if (rc < 0) {
@@ -295,8 +292,7 @@ static int64_t accept_now(const struct weft__op *op)
 {
     bool managed = (op->mode & WEFT__OP_MANAGED) != 0;
     if (managed) { // F2
-        return result_of(
-            accept4(op->fd, op->data, op->addr_size, (int)op->flags | SOCK_NONBLOCK));
+        return result_of(accept4(op->fd, op->data, op->addr_size, (int)op->flags | SOCK_NONBLOCK));
     }
     lock_modes(op->fd, op->fd);
     int mode = switch_mode(op->fd);

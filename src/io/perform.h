@@ -31,9 +31,14 @@ enum weft__fd_kind {
 int weft__fd_kind(int fd);
 int weft__socket_kind(int fd);
 
+static inline bool weft__is_stream(uint8_t kind)
+{
+    return kind == WEFT__FD_STREAM || kind == WEFT__FD_LOCAL;
+}
+
 static inline bool weft__is_socket(uint8_t kind)
 {
-    return kind == WEFT__FD_STREAM || kind == WEFT__FD_LOCAL || kind == WEFT__FD_PACKET;
+    return weft__is_stream(kind) || kind == WEFT__FD_PACKET;
 }
 
 /// Performs the op if that does not block: its result, or one of the three above. op->result holds

@@ -50,35 +50,13 @@ int weft__conn_address(struct weft_addr *addr, const char *text)
     return rc == 0 && kind != WEFT_ADDR_TCP && kind != WEFT_ADDR_UNIX ? -EPROTOTYPE : rc;
 }
 
-struct weft__task *weft__conn_enter(struct weft__conn *conn, int *rc)
+int weft__conn_refusal(const struct weft__conn *conn)
 {
-    struct weft__task *task = weft__thread_self();
-    if (weft__unlikely(task == NULL)) {
-        *rc = weft__no_task();
-        return NULL;
+    const struct weft__task *task = weft__thread_self();
+    if (task == NULL) {
+        return weft__no_task();
     }
-    if (weft__unlikely(!weft__task_is_at(task, conn->carrier))) {
-        *rc = -EXDEV;
-        return NULL;
-    }
-    weft__task_tie(task);
-    if (weft__unlikely(conn->closing)) {
-        *rc = -EBADF;
-        return NULL;
-    }
-    conn->inside++;
-    weft__charge(task);
-    return task;
-}
-
-int64_t weft__conn_leave(struct weft__conn *conn, int64_t rc)
-{
-    conn->inside--;
-    if (weft__unlikely(conn->closing)) {
-        weft__conn_let_go(conn);
-        return -EBADF;
-    }
-    return rc;
+    return weft__task_is_at(task, conn->carrier) ? -EBADF : -EXDEV;
 }
 
 int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft__wait_mode mode,
@@ -174,19 +152,18 @@ static int linger(struct weft__conn *conn, struct weft__task *task)
 
 int weft_conn_close(weft_conn *conn)
 {
-    int rc = 0;
     if (conn == NULL) {
         return 0;
     }
-    struct weft__task *task = weft__conn_enter(conn, &rc);
+    struct weft__task *task = weft__conn_enter(conn);
     if (task == NULL) {
-        return rc;
+        return weft__conn_refusal(conn);
     }
     if (conn->closing) { // another task closes it: it came in between
         return (int)weft__conn_leave(conn, 0);
     }
     evict(conn);
-    rc = linger(conn, task);
+    int rc = linger(conn, task);
     conn->inside--;
     if (rc != 0 || !weft__conn_drain(conn)) {
         weft__conn_shut(conn);
@@ -263,9 +240,9 @@ static int move(struct weft__conn *conn, struct weft__task *task, int number, we
 
 int weft_conn_move(weft_conn *conn, int number, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
-    return task != NULL ? (int)weft__conn_leave(conn, move(conn, task, number, deadline)) : rc;
+    struct weft__task *task = weft__conn_enter(conn);
+    return task != NULL ? (int)weft__conn_leave(conn, move(conn, task, number, deadline))
+                        : weft__conn_refusal(conn);
 }
 
 /// What kind of socket the user has brought.

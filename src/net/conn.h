@@ -18,9 +18,13 @@
 #ifndef WEFT_NET_CONN_H
 #define WEFT_NET_CONN_H
 
+#include <errno.h>
+
 #include <weft/net.h>
 
 #include "sched/carrier.h"
+#include "sched/guest.h"
+#include "task/host.h"
 #include "task/wait.h"
 
 /// Pieces that one connection may hold. Before the last one a multishot receive is stopped; that one
@@ -28,8 +32,8 @@
 #define WEFT__CONN_PIECES WEFT__SIZED(4, 2)
 
 struct weft__piece {
-    char *heap;          // NULL: a receive buffer
-    uint32_t room;       // of the heap memory
+    char *memory;        // the heap's, or a receive buffer
+    uint32_t room;       // of the heap memory; 0: a receive buffer
     uint32_t start, end; // what is left of it
     uint16_t number;     // of the receive buffer
 };
@@ -106,12 +110,35 @@ int weft__conn_address(struct weft_addr *addr, const char *text);
 /// Makes a connection of a socket that the driver of `carrier` knows, and takes it, unless it fails.
 int weft__conn_make(struct weft__conn **conn, struct weft__carrier *carrier, int fd, uint8_t kind);
 
-/// Begins a call: the running virtual thread, if it may use the connection; else NULL and the error in
-/// `*rc`. Charges it, so it may yield.
-struct weft__task *weft__conn_enter(struct weft__conn *conn, int *rc);
+/// Begins a call: the running virtual thread, if it may use the connection; else NULL, and
+/// weft__conn_refusal() says why. Charges it, so it may yield.
+static inline struct weft__task *weft__conn_enter(struct weft__conn *conn)
+{
+    struct weft__task *task = weft__thread_self();
+    if (weft__unlikely(task == NULL || !weft__task_is_at(task, conn->carrier) || conn->closing)) {
+        return NULL;
+    }
+    weft__task_tie(task);
+    conn->inside++;
+    weft__charge(task);
+    return task;
+}
+int weft__conn_refusal(const struct weft__conn *conn);
+
+/// Frees a closed connection if the driver has let go of it and nobody is inside.
+void weft__conn_let_go(struct weft__conn *conn);
+
 /// Ends a call, and gives its result: `rc`, or -EBADF if the connection was closed meanwhile. Nothing
 /// may be touched afterwards.
-int64_t weft__conn_leave(struct weft__conn *conn, int64_t rc);
+static inline int64_t weft__conn_leave(struct weft__conn *conn, int64_t rc)
+{
+    conn->inside--;
+    if (weft__unlikely(conn->closing)) {
+        weft__conn_let_go(conn);
+        return -EBADF;
+    }
+    return rc;
+}
 
 /// Parks until the wait in `*slot` is woken by weft__conn_wake(). As weft__block(), or -EBUSY.
 int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft__wait_mode mode,
@@ -121,9 +148,6 @@ void weft__conn_wake(struct weft__wait **slot);
 /// The same for a task inside a connection. -EBADF: it is being closed.
 int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct weft__task *task,
                      enum weft__wait_mode mode, const char *what, weft_time deadline);
-
-/// Frees a closed connection if the driver has let go of it and nobody is inside.
-void weft__conn_let_go(struct weft__conn *conn);
 
 /// Closes the socket. Nothing is waited for: ops that are in flight end later, and so do tasks inside.
 void weft__conn_shut(struct weft__conn *conn);

@@ -131,7 +131,7 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
                      size_t at_least, weft_time deadline)
 {
     for (;;) {
-        int rc = weft__pieces_gather(conn, at_least);
+        int rc = conn->pieces_held > 0 ? weft__pieces_gather(conn, at_least) : 0;
         if (rc < 0) {
             return rc;
         }
@@ -189,13 +189,12 @@ static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_sl
 
 int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
+    struct weft__task *task = weft__conn_enter(conn);
     *in = (struct weft_slice){ NULL, 0 };
     if (weft__unlikely(task == NULL)) {
-        return rc;
+        return weft__conn_refusal(conn);
     }
-    rc = conn->closing ? -EBADF : peek(conn, task, in, at_least, deadline);
+    int rc = conn->closing ? -EBADF : peek(conn, task, in, at_least, deadline);
     if (weft__unlikely(conn->closing)) {
         *in = (struct weft_slice){ NULL, 0 };
     }
@@ -295,10 +294,9 @@ static int64_t read_all(struct weft__conn *conn, struct weft__task *task, char *
 
 int64_t weft_conn_read_into(weft_conn *conn, void *data, size_t size, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
+    struct weft__task *task = weft__conn_enter(conn);
     if (task == NULL) {
-        return rc;
+        return weft__conn_refusal(conn);
     }
     if (conn->closing || conn->reading || weft__scope_cancelled(task)) {
         return weft__conn_leave(conn, conn->reading ? -EBUSY : -ECANCELED);

@@ -77,6 +77,16 @@ static void advance(struct weft__conn *conn, size_t sent)
     }
 }
 
+static void take_result(struct weft__conn *conn, int64_t result)
+{
+    if (weft__likely(result >= 0)) {
+        advance(conn, (size_t)result);
+    } else if (result != -EINTR) {
+        conn->write_error = (int)result;
+        weft__conn_out_drop(conn);
+    }
+}
+
 /// One send has had its result.
 static void settle(struct weft__conn *conn, int64_t result)
 {
@@ -85,12 +95,7 @@ static void settle(struct weft__conn *conn, int64_t result)
         weft__chunk_give(conn->carrier, conn->vector);
         conn->vector = NULL;
     }
-    if (result >= 0) {
-        advance(conn, (size_t)result);
-    } else if (result != -EINTR) {
-        conn->write_error = (int)result;
-        weft__conn_out_drop(conn);
-    }
+    take_result(conn, result);
 }
 
 static void wake_writers(struct weft__conn *conn)
@@ -202,11 +207,31 @@ static struct weft__op *prepare(struct weft__conn *conn)
     return &conn->send;
 }
 
+/// Sends a chunk that is alone without an op, if the driver can. False: it takes nothing now.
+static inline bool send_now(struct weft__conn *conn)
+{
+    struct weft__carrier *carrier = conn->carrier;
+    const struct weft__chunk *chunk = conn->out;
+    if (carrier->driver->write_now == NULL || chunk->next != NULL || without_copy(conn, chunk)) {
+        return false;
+    }
+    int64_t n = carrier->driver->write_now(carrier->driver_state, conn->fd,
+                                           chunk->data + chunk->start, unsent(chunk));
+    if (weft__unlikely(n == -EAGAIN)) {
+        return false;
+    }
+    take_result(conn, n);
+    return true;
+}
+
 /// Sends until an op is in flight or the queue is empty.
 static void send_on(struct weft__conn *conn)
 {
     struct weft__carrier *carrier = conn->carrier;
     while (!conn->sending && conn->out != NULL && conn->write_error == 0) {
+        if (send_now(conn)) {
+            continue;
+        }
         struct weft__chunk *first = conn->out;
         struct weft__op *op = prepare(conn);
         conn->sending = true;
@@ -259,7 +284,7 @@ static int drain(struct weft__conn *conn, struct weft__task *task, size_t left, 
 }
 
 /// Whether a writer that has entered may queue something now; waits for room.
-static int admit(struct weft__conn *conn, struct weft__task *task, weft_time deadline)
+static inline int admit(struct weft__conn *conn, struct weft__task *task, weft_time deadline)
 {
     if (weft__unlikely(weft__scope_cancelled(task))) {
         return -ECANCELED;
@@ -310,12 +335,11 @@ static int put_copy(struct weft__conn *conn, const void *data, size_t size)
 
 int weft_conn_write(weft_conn *conn, const void *data, size_t size, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
+    struct weft__task *task = weft__conn_enter(conn);
     if (weft__unlikely(task == NULL)) {
-        return rc;
+        return weft__conn_refusal(conn);
     }
-    rc = admit(conn, task, deadline);
+    int rc = admit(conn, task, deadline);
     if (weft__likely(rc == 0) && size > 0) {
         rc = put_copy(conn, data, size);
     }
@@ -343,12 +367,11 @@ static int put_reference(struct weft__conn *conn, const void *data, size_t size,
 int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size, weft_release_fn release_fn,
                         void *arg, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
+    struct weft__task *task = weft__conn_enter(conn);
     if (task == NULL) {
-        return rc;
+        return weft__conn_refusal(conn);
     }
-    rc = admit(conn, task, deadline);
+    int rc = admit(conn, task, deadline);
     if (rc == 0 && size > 0) {
         rc = put_reference(conn, data, size, release_fn, arg);
     } else if (rc == 0 && release_fn != NULL) {
@@ -364,19 +387,18 @@ static int flush_out(struct weft__conn *conn, struct weft__task *task, weft_time
 
 int weft_conn_flush(weft_conn *conn, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
-    return task != NULL ? (int)weft__conn_leave(conn, flush_out(conn, task, deadline)) : rc;
+    struct weft__task *task = weft__conn_enter(conn);
+    return task != NULL ? (int)weft__conn_leave(conn, flush_out(conn, task, deadline))
+                        : weft__conn_refusal(conn);
 }
 
 int weft_conn_finish(weft_conn *conn, weft_time deadline)
 {
-    int rc = 0;
-    struct weft__task *task = weft__conn_enter(conn, &rc);
+    struct weft__task *task = weft__conn_enter(conn);
     if (task == NULL) {
-        return rc;
+        return weft__conn_refusal(conn);
     }
-    rc = flush_out(conn, task, deadline);
+    int rc = flush_out(conn, task, deadline);
     if (rc == 0 && !conn->finished && !conn->closing) {
         struct weft__carrier *carrier = conn->carrier;
         rc = carrier->driver->sockets->shutdown(carrier->driver_state, conn->fd, SHUT_WR);

@@ -24,20 +24,21 @@ static size_t left_in(const struct weft__piece *piece)
     return piece->end - piece->start;
 }
 
-static char *bytes_of(struct weft__conn *conn, const struct weft__piece *piece)
+static bool in_heap(const struct weft__piece *piece)
 {
-    struct weft__carrier *carrier = conn->carrier;
-    char *memory = piece->heap != NULL
-                       ? piece->heap
-                       : carrier->driver->buffer(carrier->driver_state, piece->number);
-    return memory + piece->start;
+    return piece->room != 0;
+}
+
+static char *bytes_of(const struct weft__piece *piece)
+{
+    return piece->memory + piece->start;
 }
 
 static void give_memory(struct weft__conn *conn, const struct weft__piece *piece)
 {
     struct weft__carrier *carrier = conn->carrier;
-    if (piece->heap != NULL) {
-        weft__free(carrier->crew->allocator, piece->heap, piece->room);
+    if (in_heap(piece)) {
+        weft__free(carrier->crew->allocator, piece->memory, piece->room);
     } else {
         carrier->buffers_held--;
         carrier->driver->give(carrier->driver_state, piece->number);
@@ -55,7 +56,7 @@ static void drop_first(struct weft__conn *conn)
 static int reserve(struct weft__conn *conn, struct weft__piece *piece, size_t more)
 {
     size_t used = left_in(piece);
-    if (piece->heap != NULL && piece->room - piece->end >= more) {
+    if (in_heap(piece) && piece->room - piece->end >= more) {
         return 0;
     }
     size_t room = SMALLEST_BYTES;
@@ -69,9 +70,11 @@ static int reserve(struct weft__conn *conn, struct weft__piece *piece, size_t mo
     if (memory == NULL) {
         return -ENOMEM;
     }
-    memcpy(memory, bytes_of(conn, piece), used);
+    memcpy(memory, bytes_of(piece), used);
     give_memory(conn, piece);
-    *piece = (struct weft__piece){ .heap = memory, .room = (uint32_t)room, .end = (uint32_t)used };
+    *piece = (struct weft__piece){ .memory = memory,
+                                   .room = (uint32_t)room,
+                                   .end = (uint32_t)used };
     return 0;
 }
 
@@ -80,7 +83,7 @@ static int append(struct weft__conn *conn, struct weft__piece *piece, const char
 {
     int rc = reserve(conn, piece, size);
     if (rc == 0) {
-        memcpy(piece->heap + piece->end, bytes, size);
+        memcpy(piece->memory + piece->end, bytes, size);
         piece->end += (uint32_t)size;
     }
     return rc;
@@ -89,7 +92,7 @@ static int append(struct weft__conn *conn, struct weft__piece *piece, const char
 /// A heap piece at the end that may be moved: the last one, unless it is the first and maybe lent.
 static struct weft__piece *heap_tail(struct weft__conn *conn)
 {
-    if (conn->pieces_held > 1 && piece_at(conn, conn->pieces_held - 1u)->heap != NULL) {
+    if (conn->pieces_held > 1 && in_heap(piece_at(conn, conn->pieces_held - 1u))) {
         return piece_at(conn, conn->pieces_held - 1u);
     }
     return NULL;
@@ -110,7 +113,7 @@ static int put_copy(struct weft__conn *conn, const char *bytes, uint32_t size)
     }
     memcpy(memory, bytes, size);
     *piece_at(conn, conn->pieces_held++) = (struct weft__piece){
-        .heap = memory,
+        .memory = memory,
         .room = (uint32_t)room,
         .end = size,
     };
@@ -120,25 +123,20 @@ static int put_copy(struct weft__conn *conn, const char *bytes, uint32_t size)
 int weft__pieces_put(struct weft__conn *conn, uint16_t number, uint32_t size)
 {
     struct weft__carrier *carrier = conn->carrier;
+    char *memory = carrier->driver->buffer(carrier->driver_state, number);
     if (conn->pieces_held < WEFT__CONN_PIECES - 1 && heap_tail(conn) == NULL &&
         carrier->buffers_held < carrier->buffers_limit) {
-        *piece_at(conn, conn->pieces_held++) = (struct weft__piece){ .number = number,
-                                                                     .end = size };
+        *piece_at(conn, conn->pieces_held++) = (struct weft__piece){
+            .memory = memory,
+            .end = size,
+            .number = number,
+        };
         carrier->buffers_held++;
         return 0;
     }
-    int rc = put_copy(conn, carrier->driver->buffer(carrier->driver_state, number), size);
+    int rc = put_copy(conn, memory, size);
     carrier->driver->give(carrier->driver_state, number);
     return rc < 0 ? rc : 1;
-}
-
-struct weft_slice weft__pieces_first(struct weft__conn *conn)
-{
-    if (conn->pieces_held == 0) {
-        return (struct weft_slice){ NULL, 0 };
-    }
-    const struct weft__piece *piece = piece_at(conn, 0);
-    return (struct weft_slice){ bytes_of(conn, piece), left_in(piece) };
 }
 
 /// Moves up to `most` bytes of the second piece to the end of the first.
@@ -146,7 +144,7 @@ static int join_second(struct weft__conn *conn, size_t most)
 {
     struct weft__piece *second = piece_at(conn, 1);
     size_t size = left_in(second) < most ? left_in(second) : most;
-    int rc = append(conn, piece_at(conn, 0), bytes_of(conn, second), size);
+    int rc = append(conn, piece_at(conn, 0), bytes_of(second), size);
     if (rc < 0) {
         return rc;
     }

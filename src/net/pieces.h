@@ -9,7 +9,14 @@
 int weft__pieces_put(struct weft__conn *conn, uint16_t number, uint32_t size);
 
 /// The first bytes, as far as they lie in one place; size 0: there are none.
-struct weft_slice weft__pieces_first(struct weft__conn *conn);
+static inline struct weft_slice weft__pieces_first(struct weft__conn *conn)
+{
+    if (conn->pieces_held == 0) {
+        return (struct weft_slice){ NULL, 0 };
+    }
+    const struct weft__piece *piece = &conn->pieces[conn->first_piece];
+    return (struct weft_slice){ piece->memory + piece->start, piece->end - piece->start };
+}
 
 /// Brings `at_least` bytes into one place, or all there are: then they are in the heap. Moves what
 /// was lent.

@@ -105,6 +105,10 @@ struct weft__driver {
     /// Starts the op. True: it has ended already. False: done() will be called.
     bool (*submit)(void *state, struct weft__op *op);
 
+    /// Writes to a socket what it takes at once, without an op: a positive result, or a negative errno.
+    /// -EAGAIN: an op has to do it. NULL: always.
+    int64_t (*write_now)(void *state, int fd, const void *data, size_t size);
+
     /// Asks an op of this driver that is in flight to end.
     void (*cancel)(void *state, struct weft__op *op);
 
