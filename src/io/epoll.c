@@ -59,7 +59,9 @@ static void reap(struct weft__epoll *e, int count)
     for (int i = 0; i < count; i++) {
         take(e, &e->events[i]);
     }
-    weft__doubts_age(e);
+    if (e->doubts.count > 0) {
+        weft__doubts_age(e);
+    }
     if (weft__epoll_has_work(e)) {
         weft__epoll_work(e);
     }

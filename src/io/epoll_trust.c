@@ -42,20 +42,30 @@ static bool is_open(const struct weft__slot *slot, const struct weft__doubt *dou
     return (slot->hints & WEFT__SLOT_DOUBTED) != 0 && slot->doubted_at == doubt->turn;
 }
 
-static void prove_first(struct weft__epoll *e)
+static void prove(struct weft__epoll *e, struct weft__slot *slot, int fd)
+{
+    weft__slot_drop(slot, WEFT__SLOT_DOUBTED);
+    if (!weft__slot_is_idle(slot) && weft__slot_prove(e, slot, fd) < 0) {
+        start_anew(e, slot, fd);
+    }
+}
+
+/// Proves the oldest one that is left, unless it is younger than so many turns: then false.
+static inline bool prove_first(struct weft__epoll *e, uint32_t turns)
 {
     struct weft__doubts *doubts = &e->doubts;
     struct weft__doubt doubt = doubts->ring[doubts->first];
     struct weft__slot *slot = weft__slot_of(e, doubt.fd);
+    bool open = is_open(slot, &doubt);
+    if (open && e->turn - doubt.turn < turns) {
+        return false;
+    }
     doubts->first = (doubts->first + 1) & (WEFT__DOUBTS - 1);
     doubts->count--;
-    if (!is_open(slot, &doubt)) {
-        return;
+    if (weft__unlikely(open)) {
+        prove(e, slot, doubt.fd);
     }
-    weft__slot_drop(slot, WEFT__SLOT_DOUBTED);
-    if (!weft__slot_is_idle(slot) && weft__slot_prove(e, slot, doubt.fd) < 0) {
-        start_anew(e, slot, doubt.fd);
-    }
+    return true;
 }
 
 void weft__slot_doubt(struct weft__epoll *e, struct weft__slot *slot, int fd)
@@ -65,7 +75,7 @@ void weft__slot_doubt(struct weft__epoll *e, struct weft__slot *slot, int fd)
         return;
     }
     if (weft__unlikely(doubts->count == WEFT__DOUBTS)) {
-        prove_first(e);
+        (void)prove_first(e, 0);
     }
     slot->hints |= WEFT__SLOT_DOUBTED;
     slot->doubted_at = e->turn;
@@ -76,21 +86,14 @@ void weft__slot_doubt(struct weft__epoll *e, struct weft__slot *slot, int fd)
 
 void weft__doubts_age(struct weft__epoll *e)
 {
-    struct weft__doubts *doubts = &e->doubts;
-    while (doubts->count > 0) {
-        const struct weft__doubt *doubt = &doubts->ring[doubts->first];
-        const struct weft__slot *slot = weft__slot_of(e, doubt->fd);
-        if (is_open(slot, doubt) && e->turn - doubt->turn < TURNS_MOST) {
-            return;
-        }
-        prove_first(e);
+    while (e->doubts.count > 0 && prove_first(e, TURNS_MOST)) {
     }
 }
 
 void weft__doubts_settle(struct weft__epoll *e)
 {
     while (e->doubts.count > 0) {
-        prove_first(e);
+        (void)prove_first(e, 0);
     }
 }
 
