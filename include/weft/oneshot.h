@@ -8,8 +8,9 @@
 //     rc = weft_oneshot_recv(NULL, &request.answer, until);  //     weft_oneshot_send(&r->answer, &v)
 //
 // Caller-owned memory; nothing is allocated. Both sides may give up by closing: a sender that has no
-// value, and a receiver that wants none any more. The memory must stay until neither uses it: a
-// receiver that gives up still has to wait for its sender (weft_join() and the like).
+// value, and a receiver that wants none any more. The memory must stay until neither uses it: who has
+// received knows that the sender is through, but a receiver that gives up has to find that out
+// (weft_join() and the like), and must leave the storage alone until then.
 // Calls that wait follow the rules of weft/sync.h.
 #ifndef WEFT_ONESHOT_H
 #define WEFT_ONESHOT_H
@@ -33,7 +34,7 @@ WEFT_API void weft_oneshot_init(struct weft_oneshot *oneshot, void *storage, siz
 /// Errors:     -EBUSY  somebody waits
 WEFT_API int weft_oneshot_fini(struct weft_oneshot *oneshot);
 
-/// Sends the value. Never waits.
+/// Sends the value. Never waits. There is one sender at a time.
 ///
 /// Call from:  any thread, a future, a timer function.
 /// Errors:     -EALREADY  a value was sent before

@@ -21,7 +21,7 @@
 
 #include "base/alloc.h"
 #include "chan/case.h"
-#include "sync/waiter.h"
+#include "chan/wait.h"
 
 struct weft_broadcast {
     // Fixed.
@@ -255,20 +255,31 @@ static const struct weft__sync_ops recv_ops = {
     .unlist = unlist,
 };
 
-int weft_broadcast_recv(void *item, struct weft_broadcast_receiver *receiver, weft_time deadline)
+/// Under lock, which it releases.
+WEFT__NOINLINE static int wait(void *item, struct receiver *receiver, struct weft__task *self,
+                               weft_time deadline)
 {
     struct weft__waiter waiter;
+    weft__waiter_init(&waiter, &recv_ops, receiver, &receiver->broadcast->lock);
+    waiter.want = (uintptr_t)item;
+    return weft__chan_wait(&waiter, &recv_ops, self, deadline);
+}
+
+int weft_broadcast_recv(void *item, struct weft_broadcast_receiver *receiver, weft_time deadline)
+{
+    weft_broadcast *broadcast = of(receiver)->broadcast;
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
-    if (rc == 0) {
-        rc = try_recv(item, of(receiver));
-    }
-    if (rc != WEFT__SYNC_WAITS) {
+    if (rc < 0) {
         return rc;
     }
-    weft__waiter_init(&waiter, &recv_ops, of(receiver), &of(receiver)->broadcast->lock);
-    waiter.want = (uintptr_t)item;
-    return weft__sync_wait(&waiter, self, deadline);
+    weft__lock_acquire(&broadcast->lock);
+    rc = recv_now(of(receiver), item);
+    if (rc == WEFT__SYNC_WAITS) {
+        return wait(item, of(receiver), self, deadline);
+    }
+    weft__lock_release(&broadcast->lock);
+    return rc;
 }
 
 int weft_broadcast_try_recv(void *item, struct weft_broadcast_receiver *receiver)

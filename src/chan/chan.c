@@ -23,7 +23,7 @@
 
 #include "base/alloc.h"
 #include "chan/case.h"
-#include "sync/waiter.h"
+#include "chan/wait.h"
 
 /// waiter.kind: what it waits for on the senders' side.
 enum { WITH_ITEM, FOR_PERMIT };
@@ -283,33 +283,64 @@ static const struct weft__sync_ops recv_ops = {
     .unlist = recv_unlist,
 };
 
-WEFT__NOINLINE static int wait(weft_chan *chan, const struct weft__sync_ops *ops, const void *item,
-                               struct weft__task *self, weft_time deadline)
+/// Under lock, which it releases.
+static inline int wait(weft_chan *chan, const struct weft__sync_ops *ops, const void *item,
+                       struct weft__task *self, weft_time deadline)
 {
     struct weft__waiter waiter;
     weft__waiter_init(&waiter, ops, chan, &chan->lock);
     waiter.want = (uintptr_t)item;
-    return weft__sync_wait(&waiter, self, deadline);
+    return weft__chan_wait(&waiter, ops, self, deadline);
+}
+
+// Out of line, so that calls that need not wait have small frames.
+
+WEFT__NOINLINE static int send_wait(weft_chan *chan, const void *item, struct weft__task *self,
+                                    weft_time deadline)
+{
+    return wait(chan, &send_ops, item, self, deadline);
+}
+
+WEFT__NOINLINE static int recv_wait(weft_chan *chan, void *item, struct weft__task *self,
+                                    weft_time deadline)
+{
+    return wait(chan, &recv_ops, item, self, deadline);
 }
 
 int weft_chan_send(weft_chan *chan, const void *item, weft_time deadline)
 {
+    struct weft__batch batch;
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
-    if (rc == 0) {
-        rc = try_send(chan, item);
+    if (rc < 0) {
+        return rc;
     }
-    return rc != WEFT__SYNC_WAITS ? rc : wait(chan, &send_ops, item, self, deadline);
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    rc = send_now(chan, item, &batch);
+    if (rc == WEFT__SYNC_WAITS) {
+        return send_wait(chan, item, self, deadline);
+    }
+    finish(chan, &batch);
+    return rc;
 }
 
 int weft_chan_recv(void *item, weft_chan *chan, weft_time deadline)
 {
+    struct weft__batch batch;
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
-    if (rc == 0) {
-        rc = try_recv(item, chan);
+    if (rc < 0) {
+        return rc;
     }
-    return rc != WEFT__SYNC_WAITS ? rc : wait(chan, &recv_ops, item, self, deadline);
+    weft__batch_init(&batch);
+    weft__lock_acquire(&chan->lock);
+    rc = recv_now(chan, item, &batch);
+    if (rc == WEFT__SYNC_WAITS) {
+        return recv_wait(chan, item, self, deadline);
+    }
+    finish(chan, &batch);
+    return rc;
 }
 
 int weft_chan_try_send(weft_chan *chan, const void *item)
@@ -452,10 +483,16 @@ int weft_chan_reserve(weft_chan *chan, weft_time deadline)
 {
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
-    if (rc == 0) {
-        rc = try_reserve(chan);
+    if (rc < 0 || chan->capacity == 0) {
+        return rc < 0 ? rc : -EINVAL;
     }
-    return rc != WEFT__SYNC_WAITS ? rc : wait(chan, &reserve_ops, NULL, self, deadline);
+    weft__lock_acquire(&chan->lock);
+    rc = reserve_now(chan);
+    if (rc == WEFT__SYNC_WAITS) {
+        return wait(chan, &reserve_ops, NULL, self, deadline);
+    }
+    weft__lock_release(&chan->lock);
+    return rc;
 }
 
 int weft_chan_try_reserve(weft_chan *chan)

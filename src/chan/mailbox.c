@@ -29,7 +29,7 @@
 
 #include "base/alloc.h"
 #include "chan/case.h"
-#include "sync/waiter.h"
+#include "chan/wait.h"
 
 #define SEGMENT_BYTES WEFT__SIZED((size_t)1024, (size_t)16)
 #define ITEMS_LEAST WEFT__SIZED((size_t)8, (size_t)2)
@@ -387,23 +387,38 @@ static const struct weft__sync_ops recv_ops = {
     .unlist = unlist,
 };
 
+/// The receiver has found nothing without the lock: looks once more under it, and waits.
 WEFT__NOINLINE static int wait(void *item, weft_mailbox *mailbox, struct weft__task *self,
                                weft_time deadline)
 {
     struct weft__waiter waiter;
+    weft__lock_acquire(&mailbox->lock);
+    int rc = take(mailbox, item, true) ? 0 : why_nothing(mailbox);
+    receiving_end(mailbox);
+    if (rc != WEFT__SYNC_WAITS) {
+        weft__lock_release(&mailbox->lock);
+        return rc;
+    }
     weft__waiter_init(&waiter, &recv_ops, mailbox, &mailbox->lock);
     waiter.want = (uintptr_t)item;
-    return weft__sync_wait(&waiter, self, deadline);
+    return weft__chan_wait(&waiter, &recv_ops, self, deadline);
 }
 
 int weft_mailbox_recv(void *item, weft_mailbox *mailbox, weft_time deadline)
 {
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
-    if (rc == 0) {
-        rc = recv_now(item, mailbox);
+    if (rc < 0) {
+        return rc;
     }
-    return rc != WEFT__SYNC_WAITS ? rc : wait(item, mailbox, self, deadline);
+    if (weft__unlikely(!receiving_begin(mailbox))) {
+        return -EBUSY;
+    }
+    if (weft__unlikely(!take(mailbox, item, false))) {
+        return wait(item, mailbox, self, deadline);
+    }
+    receiving_end(mailbox);
+    return 0;
 }
 
 int weft_mailbox_try_recv(void *item, weft_mailbox *mailbox)

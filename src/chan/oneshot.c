@@ -1,15 +1,21 @@
-// oneshot.c - one value under a lock.
+// oneshot.c - one value, and a word that says how far it has come.
 //
-//   O1  The state goes only forward: EMPTY to SENT to TAKEN, or EMPTY to CLOSED. `closed` may be added
-//       to SENT.
-//   O2  The value is written once, under the lock, and read after it: who waits gets a copy while it
-//       is claimed (sync/queue.h, Q2).
-//   O3  Receivers wait only while EMPTY, and those who watch only until nobody needs a value.
-//   O4  Nobody touches the oneshot after it has released the lock, so whoever learns that its partner
-//       is done may take the lock once more (fini) and free it (base/lock.h, L1).
+//     word:  QUEUED | CLOSED | TAKEN | SENT
 //
-// Rejected: a word that is changed without the lock. Sending has to claim it, fill in the value and
-// publish it, which is two read-modify-writes, just as many as the lock needs.
+// The danger: the memory is the receiver's or the sender's, and goes as soon as that one knows that the
+// other is through. Whoever touches it after he has said so writes into somebody else's frame.
+//
+//   O1  The value is written before SENT is set, and copied out before TAKEN is. Both are set with
+//       release, and are the last touch of who sets them, unless somebody waits.
+//   O2  QUEUED is set while somebody waits: a receiver for SENT or CLOSED, or a watcher for TAKEN or
+//       CLOSED. Then the word changes only under the lock, and releasing that is the last touch.
+//   O3  Who ends the oneshot knows that nobody will take the lock any more. It waits for whoever has it,
+//       and for nobody if it is free: then it has seen the last release (base/lock.h, L1).
+//   O4  Receivers wait only until a value was sent; who waits gets a copy while it is claimed
+//       (sync/queue.h, Q2).
+//   O5  There is one sender. It looks before it writes the value, so a second value is refused; a close
+//       in between is noticed after the value was written, where nobody will look.
+//
 // Lock: oneshot.lock. Checked by: tests/model/oneshot_model.c, tests/api/oneshot_test.c.
 #include <weft/oneshot.h>
 
@@ -17,19 +23,22 @@
 #include <string.h>
 
 #include "chan/case.h"
-#include "sync/waiter.h"
+#include "chan/wait.h"
 
-enum state { EMPTY, SENT, TAKEN };
+#define SENT 1u
+#define TAKEN 2u
+#define CLOSED 4u
+#define QUEUED 8u
 
 struct oneshot {
+    _Atomic uint32_t word;
+    struct weft__lock lock;
+
     // Fixed.
     void *storage;
     size_t value_bytes;
 
-    struct weft__lock lock;
     // Under lock.
-    uint8_t state; // enum state
-    bool closed;
     struct weft__queue receivers;
     struct weft__queue watchers;
 };
@@ -45,18 +54,30 @@ void weft_oneshot_init(struct weft_oneshot *oneshot, void *storage, size_t value
     *of(oneshot) = (struct oneshot){ .storage = storage, .value_bytes = value_bytes };
 }
 
+/// Under lock.
+static bool is_deserted(const struct oneshot *oneshot)
+{
+    return oneshot->receivers.first == NULL && oneshot->watchers.first == NULL;
+}
+
 int weft_oneshot_fini(struct weft_oneshot *public_oneshot)
 {
     struct oneshot *oneshot = of(public_oneshot);
-    weft__lock_acquire(&oneshot->lock);
-    bool busy = oneshot->receivers.first != NULL || oneshot->watchers.first != NULL;
-    weft__lock_release(&oneshot->lock);
-    return busy ? -EBUSY : 0;
+    if ((atomic_load_explicit(&oneshot->word, memory_order_relaxed) & QUEUED) != 0) {
+        return -EBUSY;
+    }
+    if (atomic_load_explicit(&oneshot->lock.state, memory_order_acquire) != 0) { // O3
+        weft__lock_acquire(&oneshot->lock);
+        weft__lock_release(&oneshot->lock);
+    }
+    return 0;
 }
 
-static void copy_value(const struct oneshot *oneshot, void *to, const void *from)
+static inline void copy_value(const struct oneshot *oneshot, void *to, const void *from)
 {
-    if (to != NULL && oneshot->value_bytes > 0) {
+    if (weft__likely(oneshot->value_bytes == sizeof(uint64_t)) && to != NULL) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else if (to != NULL && oneshot->value_bytes > 0) {
         memcpy(to, from, oneshot->value_bytes);
     }
 }
@@ -66,82 +87,115 @@ static void *value_of(const struct weft__waiter *waiter)
     return (void *)(uintptr_t)waiter->want; // NOLINT(performance-no-int-to-ptr)
 }
 
-static void finish(struct oneshot *oneshot, struct weft__batch *batch)
+/// Takes the lock if somebody waits; false if nobody does any more.
+static bool lock_queued(struct oneshot *oneshot)
 {
-    weft__lock_release(&oneshot->lock);
-    if (batch->first != NULL) {
-        weft__batch_finish(batch);
+    weft__lock_acquire(&oneshot->lock);
+    if ((atomic_load_explicit(&oneshot->word, memory_order_relaxed) & QUEUED) != 0) {
+        return true;
     }
+    weft__lock_release(&oneshot->lock);
+    return false;
 }
 
-/// The value is there: the first receiver that waits has it, the others will never. Under lock.
-static void hand_over(struct oneshot *oneshot, struct weft__batch *batch)
+/// Adds bits to the word and lets go whoever has waited for them. Under lock, while QUEUED is set.
+static void add_queued(struct oneshot *oneshot, uint32_t bits, struct weft__batch *batch)
 {
-    while (oneshot->state == SENT && oneshot->receivers.first != NULL) {
+    while (bits == SENT && oneshot->receivers.first != NULL) {
         struct weft__waiter *receiver = oneshot->receivers.first;
         if (weft__queue_choose(&oneshot->receivers, receiver, 0, batch)) {
             copy_value(oneshot, value_of(receiver), oneshot->storage);
-            oneshot->state = TAKEN;
+            bits |= TAKEN;
         }
     }
-    if (oneshot->state == TAKEN) {
-        weft__queue_choose_all(&oneshot->receivers, -EPIPE, batch);
+    if ((bits & (TAKEN | CLOSED)) != 0) {
+        weft__queue_choose_all(&oneshot->receivers, -EPIPE, batch); // O4: for nothing
         weft__queue_choose_all(&oneshot->watchers, 0, batch);
     }
+    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed) | bits;
+    atomic_store_explicit(&oneshot->word, is_deserted(oneshot) ? word & ~QUEUED : word,
+                          memory_order_release);
 }
+
+/// The same with the lock that lock_queued() has taken, which it releases.
+static void publish_queued(struct oneshot *oneshot, uint32_t bits)
+{
+    struct weft__batch batch;
+    weft__batch_init(&batch);
+    add_queued(oneshot, bits, &batch);
+    weft__lock_release(&oneshot->lock);
+    weft__batch_finish(&batch);
+}
+
+/// Adds bits to a word that was just read, where nobody waits; false if it is not that any more.
+static inline bool publish(struct oneshot *oneshot, uint32_t *word, uint32_t bits)
+{
+    return atomic_compare_exchange_weak_explicit(&oneshot->word, word, *word | bits,
+                                                 memory_order_release, memory_order_acquire);
+}
+
+// Loads that may see that the other side is through acquire: who sees that may free the memory.
 
 int weft_oneshot_send(struct weft_oneshot *public_oneshot, const void *value)
 {
     struct oneshot *oneshot = of(public_oneshot);
-    struct weft__batch batch;
-    int rc = 0;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&oneshot->lock);
-    if (oneshot->state != EMPTY) {
-        rc = -EALREADY;
-    } else if (oneshot->closed) {
-        rc = -EPIPE;
-    } else {
+    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+    if ((word & (SENT | CLOSED)) == 0) {
         copy_value(oneshot, oneshot->storage, value);
-        oneshot->state = SENT;
-        hand_over(oneshot, &batch);
     }
-    finish(oneshot, &batch);
-    return rc;
+    while ((word & (SENT | CLOSED)) == 0) {
+        if (weft__unlikely((word & QUEUED) != 0)) {
+            if (lock_queued(oneshot)) {
+                publish_queued(oneshot, SENT);
+                return 0;
+            }
+            word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+        } else if (publish(oneshot, &word, SENT)) {
+            return 0;
+        }
+    }
+    return (word & SENT) != 0 ? -EALREADY : -EPIPE;
 }
 
 void weft_oneshot_close(struct weft_oneshot *public_oneshot)
 {
     struct oneshot *oneshot = of(public_oneshot);
-    struct weft__batch batch;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&oneshot->lock);
-    oneshot->closed = true;
-    weft__queue_choose_all(&oneshot->receivers, -EPIPE, &batch);
-    weft__queue_choose_all(&oneshot->watchers, 0, &batch);
-    finish(oneshot, &batch);
-}
-
-/// Receives at once: 0, -EPIPE, or WAITS. Under lock.
-static int recv_now(struct oneshot *oneshot, void *value, struct weft__batch *batch)
-{
-    if (oneshot->state == SENT) {
-        copy_value(oneshot, value, oneshot->storage);
-        oneshot->state = TAKEN;
-        weft__queue_choose_all(&oneshot->watchers, 0, batch);
-        return 0;
+    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+    for (;;) {
+        if ((word & QUEUED) != 0) {
+            if (lock_queued(oneshot)) {
+                publish_queued(oneshot, CLOSED);
+                return;
+            }
+            word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+        } else if (publish(oneshot, &word, CLOSED)) {
+            return;
+        }
     }
-    return oneshot->state == TAKEN || oneshot->closed ? -EPIPE : WEFT__SYNC_WAITS;
 }
 
-static int try_recv(void *value, struct oneshot *oneshot)
+// Receiving.
+
+/// Receives at once: 0, -EPIPE, or WAITS.
+static inline int try_recv(void *value, struct oneshot *oneshot)
 {
-    struct weft__batch batch;
-    weft__batch_init(&batch);
-    weft__lock_acquire(&oneshot->lock);
-    int rc = recv_now(oneshot, value, &batch);
-    finish(oneshot, &batch);
-    return rc;
+    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+    while ((word & (SENT | TAKEN)) == SENT) {
+        if (weft__unlikely((word & QUEUED) != 0)) {
+            if (lock_queued(oneshot)) {
+                copy_value(oneshot, value, oneshot->storage);
+                publish_queued(oneshot, TAKEN);
+                return 0;
+            }
+            word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+            continue;
+        }
+        copy_value(oneshot, value, oneshot->storage); // O1
+        if (publish(oneshot, &word, TAKEN)) {
+            return 0;
+        }
+    }
+    return (word & (TAKEN | CLOSED)) != 0 ? -EPIPE : WEFT__SYNC_WAITS;
 }
 
 static int recv_attempt(struct weft__waiter *waiter)
@@ -149,14 +203,52 @@ static int recv_attempt(struct weft__waiter *waiter)
     return try_recv(value_of(waiter), waiter->object);
 }
 
+/// Sets QUEUED, unless one of `bits` is set. Under lock. Returns the word.
+static uint32_t queue_unless(struct oneshot *oneshot, uint32_t bits)
+{
+    for (;;) {
+        uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+        if ((word & bits) != 0 ||
+            atomic_compare_exchange_weak_explicit(&oneshot->word, &word, word | QUEUED,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            return word;
+        }
+    }
+}
+
+static void dequeue(struct oneshot *oneshot)
+{
+    if (is_deserted(oneshot)) {
+        atomic_fetch_and_explicit(&oneshot->word, ~QUEUED, memory_order_relaxed);
+    }
+}
+
 static int recv_check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
-    return recv_now(waiter->object, value_of(waiter), batch);
+    struct oneshot *oneshot = waiter->object;
+    // Relaxed: SENT was set under the lock, or whoever has set QUEUED there had seen it.
+    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+    if ((word & (SENT | TAKEN | QUEUED)) != (SENT | QUEUED)) {
+        return WEFT__SYNC_WAITS; // to be enlisted, which looks
+    }
+    copy_value(oneshot, value_of(waiter), oneshot->storage);
+    add_queued(oneshot, TAKEN, batch);
+    return 0;
 }
 
 static int recv_enlist(struct weft__waiter *waiter)
 {
     struct oneshot *oneshot = waiter->object;
+    uint32_t word = queue_unless(oneshot, SENT | CLOSED);
+    while ((word & (SENT | TAKEN)) == SENT) {
+        copy_value(oneshot, value_of(waiter), oneshot->storage);
+        if (publish(oneshot, &word, TAKEN)) { // nobody waits: check() has seen to that
+            return 0;
+        }
+    }
+    if ((word & (TAKEN | CLOSED)) != 0) {
+        return -EPIPE;
+    }
     weft__queue_push(&oneshot->receivers, waiter);
     return WEFT__SYNC_WAITS;
 }
@@ -166,6 +258,7 @@ static void recv_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
     struct oneshot *oneshot = waiter->object;
     (void)batch;
     (void)weft__queue_remove(&oneshot->receivers, waiter);
+    dequeue(oneshot);
 }
 
 static const struct weft__sync_ops recv_ops = {
@@ -180,20 +273,29 @@ static const struct weft__sync_ops recv_ops = {
     .unlist = recv_unlist,
 };
 
-int weft_oneshot_recv(void *value, struct weft_oneshot *oneshot, weft_time deadline)
+static inline int wait(struct oneshot *oneshot, const struct weft__sync_ops *ops, void *value,
+                       struct weft__task *self, weft_time deadline)
 {
     struct weft__waiter waiter;
+    weft__waiter_init(&waiter, ops, oneshot, &oneshot->lock);
+    waiter.want = (uintptr_t)value;
+    return weft__chan_enter(&waiter, ops, self, deadline);
+}
+
+WEFT__NOINLINE static int recv_wait(void *value, struct oneshot *oneshot, struct weft__task *self,
+                                    weft_time deadline)
+{
+    return wait(oneshot, &recv_ops, value, self, deadline);
+}
+
+int weft_oneshot_recv(void *value, struct weft_oneshot *oneshot, weft_time deadline)
+{
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
     if (rc == 0) {
         rc = try_recv(value, of(oneshot));
     }
-    if (rc != WEFT__SYNC_WAITS) {
-        return rc;
-    }
-    weft__waiter_init(&waiter, &recv_ops, of(oneshot), &of(oneshot)->lock);
-    waiter.want = (uintptr_t)value;
-    return weft__sync_wait(&waiter, self, deadline);
+    return rc != WEFT__SYNC_WAITS ? rc : recv_wait(value, of(oneshot), self, deadline);
 }
 
 int weft_oneshot_try_recv(void *value, struct weft_oneshot *oneshot)
@@ -212,19 +314,10 @@ void weft_oneshot_recv_future(struct weft_sync_future *future, void *value,
 
 // Watching: a sender that wants to know whether it works for nothing.
 
-/// Under lock.
-static bool is_closed(const struct oneshot *oneshot)
+bool weft_oneshot_is_closed(struct weft_oneshot *oneshot)
 {
-    return oneshot->closed || oneshot->state == TAKEN;
-}
-
-bool weft_oneshot_is_closed(struct weft_oneshot *public_oneshot)
-{
-    struct oneshot *oneshot = of(public_oneshot);
-    weft__lock_acquire(&oneshot->lock);
-    bool closed = is_closed(oneshot);
-    weft__lock_release(&oneshot->lock);
-    return closed;
+    uint32_t word = atomic_load_explicit(&of(oneshot)->word, memory_order_acquire);
+    return (word & (TAKEN | CLOSED)) != 0;
 }
 
 static int watch_attempt(struct weft__waiter *waiter)
@@ -232,15 +325,12 @@ static int watch_attempt(struct weft__waiter *waiter)
     return weft_oneshot_is_closed(waiter->object) ? 0 : WEFT__SYNC_WAITS;
 }
 
-static int watch_check(struct weft__waiter *waiter, struct weft__batch *batch)
-{
-    (void)batch;
-    return is_closed(waiter->object) ? 0 : WEFT__SYNC_WAITS;
-}
-
 static int watch_enlist(struct weft__waiter *waiter)
 {
     struct oneshot *oneshot = waiter->object;
+    if ((queue_unless(oneshot, TAKEN | CLOSED) & (TAKEN | CLOSED)) != 0) {
+        return 0;
+    }
     weft__queue_push(&oneshot->watchers, waiter);
     return WEFT__SYNC_WAITS;
 }
@@ -250,6 +340,7 @@ static void watch_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
     struct oneshot *oneshot = waiter->object;
     (void)batch;
     (void)weft__queue_remove(&oneshot->watchers, waiter);
+    dequeue(oneshot);
 }
 
 static const struct weft__sync_ops watch_ops = {
@@ -259,21 +350,19 @@ static const struct weft__sync_ops watch_ops = {
     .enter = weft__waiter_enter,
     .leave = weft__waiter_leave,
     .undo = NULL, // it was not given anything
-    .check = watch_check,
+    .check = NULL,
     .enlist = watch_enlist,
     .unlist = watch_unlist,
 };
 
 int weft_oneshot_wait_closed(struct weft_oneshot *oneshot, weft_time deadline)
 {
-    struct weft__waiter waiter;
     struct weft__task *self;
     int rc = weft__sync_begin(&self);
     if (rc < 0 || weft_oneshot_is_closed(oneshot)) {
         return rc;
     }
-    weft__waiter_init(&waiter, &watch_ops, of(oneshot), &of(oneshot)->lock);
-    return weft__sync_wait(&waiter, self, deadline);
+    return wait(of(oneshot), &watch_ops, NULL, self, deadline);
 }
 
 void weft_oneshot_wait_closed_future(struct weft_sync_future *future, struct weft_oneshot *oneshot)

@@ -104,17 +104,70 @@ static void receive_or_close(void *unused)
     leave();
 }
 
+// Who learns that the other side has given up knows that it is through, too.
 static void give_up_sending(void *unused)
 {
     (void)unused;
+    written = 1;
     weft_oneshot_close(&question->oneshot);
-    leave();
+}
+
+// The same while somebody waits, so that the close is under the lock (O3).
+static void give_up_watching(void *unused)
+{
+    (void)unused;
+    struct weft_sync_future f;
+    weft_waker waker = stage_sync_waker(&wakeup);
+    weft_oneshot_wait_closed_future(&f, &question->oneshot);
+    mc_assert(f.future.poll(&f.future, &waker) == WEFT_PENDING);
+    written = 1;
+    weft_oneshot_close(&question->oneshot);
+    while (f.future.poll(&f.future, &waker) == WEFT_PENDING) {
+        stage_sync_sleep(&wakeup);
+    }
 }
 
 static void receive_nothing(void *unused)
 {
     (void)unused;
     mc_assert(receive_value(WEFT_FOREVER) == -EPIPE);
+    mc_assert(written == 1);
+    end();
+}
+
+static void receive_or_give_up(void *unused)
+{
+    (void)unused;
+    received = receive_value(10);
+    if (received == -ETIMEDOUT) {
+        weft_oneshot_close(&question->oneshot);
+    }
+}
+
+static void send_and_free(void *unused)
+{
+    (void)unused;
+    sent = send_value();
+    if (sent == 0) {
+        mc_assert(weft_oneshot_wait_closed(&question->oneshot, WEFT_FOREVER) == 0);
+    } else {
+        mc_assert(sent == -EPIPE);
+    }
+    end();
+}
+
+// Somebody else watches, and sets the word after the sender has.
+static void watch(void *unused)
+{
+    (void)unused;
+    mc_assert(weft_oneshot_wait_closed(&question->oneshot, WEFT_FOREVER) == 0);
+    leave();
+}
+
+static void send_and_leave(void *unused)
+{
+    (void)unused;
+    mc_assert(send_value() == 0);
     leave();
 }
 
@@ -179,6 +232,28 @@ static void given_up(void)
     stage_sync_thread(receive_nothing, NULL);
 }
 
+static void given_up_queued(void)
+{
+    reset(2);
+    mc_thread(give_up_watching, NULL);
+    stage_sync_thread(receive_nothing, NULL);
+}
+
+static void receiver_gives_up(void)
+{
+    reset(2);
+    stage_sync_thread(receive_or_give_up, NULL);
+    stage_sync_thread(send_and_free, NULL);
+}
+
+static void third_party(void)
+{
+    reset(3);
+    stage_sync_thread(send_and_leave, NULL);
+    mc_thread(watch, NULL);
+    stage_sync_thread(receive_one, NULL);
+}
+
 static void watched(void)
 {
     reset(2);
@@ -201,6 +276,9 @@ const struct mc_model mc_models[] = {
     { .name = "oneshot_future", .setup = future, .check = check },
     { .name = "oneshot_late", .setup = late, .check = check_agree },
     { .name = "oneshot_given_up", .setup = given_up, .check = check },
+    { .name = "oneshot_given_up_queued", .setup = given_up_queued, .check = check },
+    { .name = "oneshot_receiver_gives_up", .setup = receiver_gives_up, .check = check },
+    { .name = "oneshot_third_party", .setup = third_party, .check = check, .max_bound = 1 },
     { .name = "oneshot_watched", .setup = watched, .check = check },
     { .name = NULL },
 };
