@@ -118,6 +118,7 @@ int weft_chan_contend(const char *name, const char *count)
     size_t length = form != NULL ? (size_t)(form - workload) : strlen(workload);
     const struct chan_workload *found = find(chan_bounded, workload, length);
     found = found != NULL ? found : find(chan_others, workload, length);
+    found = found != NULL ? found : find(chan_selects, workload, length);
     if (strncmp(name, "sync/", strlen("sync/")) == 0) {
         found = find(sync_workloads, workload, length);
     }

@@ -29,7 +29,7 @@ int chan_spawn_here(weft_task **task, weft_fn fn, void *arg);
 /// Joins tasks; NULL ones were not spawned.
 int chan_join(weft_task **tasks, int count);
 
-extern const struct chan_workload chan_bounded[], chan_others[], sync_workloads[];
+extern const struct chan_workload chan_bounded[], chan_others[], chan_selects[], sync_workloads[];
 
 /// Plays weft's part in the row `name` ("chan/..." or "sync/..."). Returns the exit code of the process.
 int weft_chan_contend(const char *name, const char *count);

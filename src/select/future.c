@@ -177,7 +177,7 @@ static enum weft_poll start(struct selection *s, weft_waker *waker)
     struct weft__select *select = &s->select;
     int rc = weft__select_begin(select, s->cases, s->count, weft__task_self());
     if (rc == 0) {
-        rc = weft__select_attempt(select);
+        rc = weft__select_attempt(select, true);
     }
     if (rc != WEFT__SYNC_WAITS) {
         return ready(s, rc);

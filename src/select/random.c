@@ -6,8 +6,8 @@
 
 static _Thread_local struct weft__rng foreign;
 
-struct weft__rng *weft__select_random(void)
+struct weft__rng *weft__select_random(struct weft__task *task)
 {
-    struct weft__carrier *carrier = weft__carrier_self();
+    struct weft__carrier *carrier = task != NULL ? task->home : weft__carrier_self();
     return carrier != NULL ? &carrier->random : &foreign;
 }

@@ -25,10 +25,10 @@
 //       could meet one is in all its queues before the other looks.
 //   S4  Locks are taken in the order of their addresses, each once, however many cases share it.
 //       Nobody else holds two of them. So nobody waits in a circle.
-//   S5  It looks at all channels before it enqueues in the first: it never meets itself. Objects whose
-//       words change outside of their locks look while they enqueue (sync/waiter.h, `enlist`); should
-//       one of them be ready it leaves those before again. While it does all this `main` is CLAIMED,
-//       so that what it leaves or enters does not choose it.
+//   S5  It looks at all objects before it enqueues in the first: it never meets itself. Those whose
+//       words change outside of their locks look again while they enqueue (sync/waiter.h, `enlist`);
+//       should one of them be ready by then it leaves the others again. While it does all this `main`
+//       is CLAIMED, so that what it leaves behind in a queue does not choose it.
 //   S6  A select that is not OPEN any more is still linked where it was not chosen. Completers that
 //       meet it there go on (Q3), and it unlinks itself before it returns. Nobody's wake-up is lost to
 //       it: who gets past it serves the next.
@@ -39,19 +39,41 @@
 // both have to give up and start again, for which there is no bound; and who finds a claimed select
 // cannot tell one that has committed from one that will be OPEN again.
 // Rejected: all locks for the first look, too. It would make the answer of weft_select_try() one of a
-// single moment, at the price of holding up everybody at every object for longer.
+// single moment, at the price of holding up everybody at every object for longer. Only a select whose
+// cases had to wait the last time leaves the first look out.
 // Locks: those of the objects, in the order of S4. Checked by: tests/model/select_model.c,
 // tests/api/select_test.c, tests/api/select_history_test.c, tests/stress/select_stress.c.
 #include "select/select.h"
 
 #include <errno.h>
 
-/// bins of sort(): 2^bins > WEFT_SELECT_MAX
+/// bins of merge_sort(): 2^bins > WEFT_SELECT_MAX
 #define BINS 11
+/// So many, at most, are sorted by insertion.
+#define FEW WEFT__SIZED(16u, 2u)
 
 static struct weft__case *at(const struct weft__select *select, uint32_t index)
 {
     return &select->cases[select->cases[index].order];
+}
+
+/// Numbers for one select, off a generator that it moves on. Good enough for an order of cases.
+static inline uint32_t below(uint64_t *random, uint32_t limit)
+{
+    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(((*random >> 32) * limit) >> 32);
+}
+
+/// The i-th case in the order in which they are looked at is one of those that are left.
+static inline struct weft__case *draw(struct weft__select *select, uint32_t i, uint64_t *random)
+{
+    struct weft__case *cases = select->cases;
+    uint32_t left = select->count - i;
+    uint32_t other = left > 1 ? i + below(random, left) : i;
+    uint16_t drawn = cases[other].order;
+    cases[other].order = cases[i].order;
+    cases[i].order = drawn;
+    return &cases[drawn];
 }
 
 /// Takes note of a case without a waiter.
@@ -104,27 +126,39 @@ static int look(struct weft__case *c)
     return ready ? 0 : WEFT__SYNC_WAITS;
 }
 
-int weft__select_attempt(struct weft__select *select)
+/// What it is about to wait for it waits for again, as a rule, and looking at everything twice is in
+/// vain. So the first case remembers it. weft_now() is left to who looks.
+static bool is_in_vain(const struct weft__select *select)
 {
-    struct weft__rng *random = weft__select_random();
-    struct weft__case *cases = select->cases;
+    return select->count > 0 && select->cases[0].waited &&
+           (select->unlike & ~WEFT__CASES_NONE) == 0;
+}
+
+int weft__select_attempt(struct weft__select *select, bool may_wait)
+{
+    struct weft__rng *rng = weft__select_random(select->task);
+    uint64_t random = rng->state;
+    bool looks = !may_wait || !is_in_vain(select);
+    int chosen = WEFT__SYNC_WAITS;
     for (uint32_t i = 0; i < select->count; i++) {
-        uint32_t left = select->count - i;
-        uint32_t other = left > 1 ? i + weft__rng_below(random, left) : i;
-        uint16_t chosen = cases[other].order;
-        cases[other].order = cases[i].order;
-        cases[i].order = chosen;
-        struct weft__case *c = &cases[chosen];
-        int rc = look(c);
+        struct weft__case *c = draw(select, i, &random);
+        int rc = WEFT__SYNC_WAITS;
+        if (looks) {
+            rc = look(c);
+        } else if (weft__case_has_waiter(c)) {
+            weft__case_prepare(c);
+        }
         if (rc != WEFT__SYNC_WAITS) {
             c->result = rc;
             if (c->kind == WEFT__CASE_JOIN) {
                 weft__case_join_take(c);
             }
-            return (int)chosen;
+            chosen = weft__case_index(select, c);
+            break;
         }
     }
-    return WEFT__SYNC_WAITS;
+    rng->state = random;
+    return chosen;
 }
 
 // S4.
@@ -148,8 +182,27 @@ static struct weft__case *merge(struct weft__case *a, struct weft__case *b)
     return first;
 }
 
+static void insertion_sort(struct weft__select *select)
+{
+    struct weft__case *last = NULL;
+    select->locks = NULL;
+    for (uint32_t i = 0; i < select->count; i++) {
+        struct weft__case *c = &select->cases[i];
+        if (!weft__case_has_waiter(c)) {
+            continue;
+        }
+        struct weft__case **link = last != NULL && !before(c, last) ? &last->next : &select->locks;
+        while (*link != NULL && !before(c, *link)) {
+            link = &(*link)->next;
+        }
+        c->next = *link;
+        *link = c;
+        last = c->next == NULL ? c : last;
+    }
+}
+
 /// Merges each with as many as there are in its bin.
-static void sort(struct weft__select *select)
+static void merge_sort(struct weft__select *select)
 {
     struct weft__case *bins[BINS] = { NULL };
     for (uint32_t i = 0; i < select->count; i++) {
@@ -202,10 +255,11 @@ static struct weft__case *check_all(struct weft__select *select, struct weft__ba
     for (uint32_t i = 0; i < select->count; i++) {
         struct weft__case *c = at(select, i);
         struct weft__waiter *waiter = &c->wait.waiter;
-        if (!weft__case_has_waiter(c) || waiter->ops->check == NULL) {
+        if (!weft__case_has_waiter(c)) {
             continue;
         }
-        int rc = waiter->ops->check(waiter, batch);
+        int rc = waiter->ops->check != NULL ? waiter->ops->check(waiter, batch)
+                                            : waiter->ops->attempt(waiter);
         if (rc != WEFT__SYNC_WAITS) {
             c->result = rc;
             return c;
@@ -227,8 +281,8 @@ static struct weft__case *enlist_all(struct weft__select *select, struct weft__b
             continue;
         }
         c->result = rc;
-        while (i-- > 0) {
-            struct weft__case *other = at(select, i);
+        for (uint32_t k = 0; k < i; k++) {
+            struct weft__case *other = at(select, k);
             if (weft__case_has_waiter(other)) {
                 other->wait.waiter.ops->unlist(&other->wait.waiter, batch);
             }
@@ -243,7 +297,11 @@ int weft__select_enter(struct weft__select *select)
     struct weft__batch batch;
     weft__batch_init(&batch);
     atomic_store_explicit(&select->main.wait.state, WEFT__WAIT_CLAIMED, memory_order_relaxed);
-    sort(select);
+    if (select->count <= FEW) {
+        insertion_sort(select);
+    } else {
+        merge_sort(select);
+    }
     acquire_all(select);
     struct weft__case *ready = check_all(select, &batch);
     if (ready == NULL) {
@@ -255,6 +313,9 @@ int weft__select_enter(struct weft__select *select)
     }
     release_all(select);
     weft__batch_finish(&batch);
+    if (select->count > 0) {
+        select->cases[0].waited = ready == NULL;
+    }
     return ready != NULL ? weft__case_index(select, ready) : WEFT__SYNC_WAITS;
 }
 
@@ -267,9 +328,15 @@ bool weft__select_withdraw(struct weft__select *select)
 
 void weft__select_leave(struct weft__select *select, const struct weft__case *chosen)
 {
+    struct weft__batch batch;
+    weft__batch_init(&batch);
     for (struct weft__case *c = select->locks; c != NULL; c = c->next) {
+        struct weft__waiter *waiter = &c->wait.waiter;
         if (c != chosen) {
-            (void)weft__waiter_leave(&c->wait.waiter, 0); // S6
+            weft__lock_acquire(waiter->lock);
+            waiter->ops->unlist(waiter, &batch); // S6
+            weft__lock_release(waiter->lock);
         }
     }
+    weft__batch_finish(&batch);
 }

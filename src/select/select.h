@@ -66,6 +66,7 @@ struct weft__case {
 
     // The selecting side's.
     bool waits;              // a join or descriptor that was begun, and is to be undone
+    bool waited;             // of the first case: none was ready the last time
     uint16_t order;          // cases[i].order: which case is looked at as the i-th
     struct weft__case *next; // of those with a waiter: the next one by address of lock
     union weft__case_wait {
@@ -88,7 +89,7 @@ struct weft__select {
     struct weft__case *time;  // the earliest of the time cases, or NULL
     weft_time when;           // and its moment, or FOREVER
     // Of those with descriptors: the carrier's.
-    struct weft__task *task; // bound to its carrier while `ops` > 0
+    struct weft__task *task; // who selects, or NULL; bound to its carrier while `ops` > 0
     uint32_t ops;            // in flight
     bool leaving;            // whose ends are all that is waited for
 };
@@ -111,8 +112,8 @@ static inline int weft__case_index(const struct weft__select *select, const stru
 
 // random.c
 
-/// The generator of the carrier under us, or of this foreign thread.
-struct weft__rng *weft__select_random(void);
+/// The generator of the task's carrier, or of this thread.
+struct weft__rng *weft__select_random(struct weft__task *task);
 
 // cases.c
 
@@ -129,8 +130,9 @@ int weft__case_refuses(const struct weft__case *c, struct weft__task *self);
 int weft__select_begin(struct weft__select *select, struct weft_case *cases, size_t count,
                        struct weft__task *self);
 
-/// Commits one case that is ready and returns its index, or WAITS.
-int weft__select_attempt(struct weft__select *select);
+/// Commits one case that is ready and returns its index, or WAITS. If the caller will wait then, it may
+/// leave the looking to weft__select_enter().
+int weft__select_attempt(struct weft__select *select, bool may_wait);
 
 /// The same, but stands in all queues when it says WAITS. The main waiter is prepared.
 int weft__select_enter(struct weft__select *select);

@@ -101,7 +101,7 @@ int weft_select(struct weft_case *cases, size_t count, weft_time deadline)
         rc = weft__select_begin(&select, cases, count, self);
     }
     if (rc == 0) {
-        rc = weft__select_attempt(&select);
+        rc = weft__select_attempt(&select, true);
     }
     if (rc != WEFT__SYNC_WAITS) {
         return rc;
@@ -129,6 +129,6 @@ int weft_select_try(struct weft_case *cases, size_t count)
         rc = weft_select(cases, count, 1);
         return rc != -ETIMEDOUT ? rc : -EAGAIN;
     }
-    rc = weft__select_attempt(&select);
+    rc = weft__select_attempt(&select, false);
     return rc != WEFT__SYNC_WAITS ? rc : -EAGAIN;
 }

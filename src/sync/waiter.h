@@ -36,8 +36,8 @@ struct weft__sync_ops {
     // that have these may be cases of a select, and their `enter` and `leave` are those below. Whom
     // they let go they add to the batch.
 
-    /// Gets it at once: its result, or WAITS. NULL: `enlist` looks, because the object's word changes
-    /// outside of the lock.
+    /// Gets it at once: its result, or WAITS. NULL: the object's word changes outside of the lock, so
+    /// `attempt`, which does not take it, will do, and `enlist` looks again.
     int (*check)(struct weft__waiter *waiter, struct weft__batch *batch);
     /// Enqueues the waiter: WAITS; or its result, if it has no `check`.
     int (*enlist)(struct weft__waiter *waiter);

@@ -151,6 +151,9 @@ static void select_some(struct member *m)
     }
     int begin = h->clock++;
     int rc = select_somehow(m, cases, count);
+    while ((rc == -ETIMEDOUT || rc == -EAGAIN) && below(m, 2) == 0) {
+        rc = select_somehow(m, cases, count); // the same cases once more
+    }
     CHECK(rc >= 0 || rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EAGAIN);
     CHECK_LT(rc, (int)count);
     bool committed = rc >= 0 && cases[rc].result == 0;

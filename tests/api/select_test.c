@@ -113,6 +113,20 @@ TEST_EVERYWHERE(cases_are_used_again)
     }
     CHECK_EQ(sum, 28u);
     CHECK_EQ(weft_select_try(cases, 2), -EAGAIN);
+    for (uint64_t i = 0; i < 9; i++) { // it has to wait each time, or each third time not
+        struct selector s = selector_of(cases, 2);
+        weft_task *task = NULL;
+        if (i % 3 < 2) {
+            task = spawn_selector(&s);
+        }
+        put(i % 2 == 0 ? a : b, 100 + i);
+        if (task != NULL) {
+            join_selector(task, &s, (int)(i % 2));
+        } else {
+            CHECK_EQ(weft_select(cases, 2, WEFT_FOREVER), (int)(i % 2));
+        }
+        CHECK_EQ(item, 100 + i);
+    }
     destroy(a);
     destroy(b);
 }

@@ -50,8 +50,9 @@ void weft__free(const struct weft_allocator *allocator, void *memory, size_t siz
     mc_free(memory);
 }
 
-struct weft__rng *weft__select_random(void)
+struct weft__rng *weft__select_random(struct weft__task *self)
 {
+    (void)self;
     return &random_of[mc_self()];
 }
 
@@ -262,6 +263,12 @@ static void releases(void *unused)
     mc_assert(weft_semaphore_release(&semaphore, 1) == 0);
 }
 
+static void releases_and_sets(void *unused)
+{
+    releases(unused);
+    sets(unused);
+}
+
 // A future that selects, polled with one waker and then with another.
 
 static __attribute__((noinline)) void poll_select(bool gives_up)
@@ -394,6 +401,16 @@ static void words(void)
     mc_thread(releases, NULL);
 }
 
+/// S5: the event is looked at last, and is set when the select stands in the semaphore's queue twice
+/// and could have the permit for the second time.
+static void words_and_back(void)
+{
+    reset(0);
+    random_of[0].state = 6; // the order is 0, 2, 1
+    mc_thread(selects_words, NULL);
+    mc_thread(releases_and_sets, NULL);
+}
+
 static void future(void)
 {
     reset(0);
@@ -466,6 +483,7 @@ const struct mc_model mc_models[] = {
     { .name = "select_joined", .setup = joined, .check = check_items, .max_bound = 1 },
     { .name = "select_joined_late", .setup = joined_late, .check = check_items },
     { .name = "select_words", .setup = words, .check = check_words, .max_bound = 1 },
+    { .name = "select_words_and_back", .setup = words_and_back, .check = check_words },
     { .name = "select_future", .setup = future, .check = check_items },
     { .name = "select_future_cancelled", .setup = future_cancelled, .check = check_items },
     { .name = NULL },

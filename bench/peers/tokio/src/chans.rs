@@ -2,7 +2,7 @@
 //!
 //! Many receivers: one receiver behind Tokio's mutex. Rendezvous: a channel of one, the smallest.
 //! Where nothing has to wait the operation budget is lifted; elsewhere it stays, as it does in weft.
-use crate::{cpu_ns, per_op, Bench, Outcome};
+use crate::{cpu_ns, per_op, selects, Bench, Outcome};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::sync::{broadcast, mpsc, oneshot, watch, Mutex};
 use tokio::task::{unconstrained, yield_now, JoinHandle};
 
-const BATCH: u64 = 1000;
+pub const BATCH: u64 = 1000;
 const SIDE: u64 = 4;
 const RECEIVERS: u64 = 4;
 const BURST: u64 = 64;
@@ -46,7 +46,7 @@ pub struct Clock {
     counts: bool,
     wall: Instant,
     cpu: f64,
-    pieces: f64,
+    pub pieces: f64,
     operations: u64,
 }
 
@@ -111,13 +111,18 @@ async fn play(name: &'static str, c: &mut Clock, count: u64) -> String {
         "broadcast-x4" => broadcasts(c, count).await,
         "watch-set" => watch_alone(c, count, true),
         "watch-get" => watch_alone(c, count, false),
+        "select-2" => selects::round_trip_2(c, count).await,
+        "select-8" => selects::round_trip_8(c, count).await,
+        "select-ready-2" => unconstrained(selects::ready_2(c, count)).await,
+        "select-ready-8" => unconstrained(selects::ready_8(c, count)).await,
         _ => watch_followed(c, count).await,
     }
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 19] = [
     "send", "recv", "round-trip", "stream", "4x4", "rendezvous", "unbounded-send", "unbounded-recv",
     "unbounded-4x1", "oneshot", "call", "broadcast-x4", "watch-set", "watch-get", "watch-x4",
+    "select-2", "select-8", "select-ready-2", "select-ready-8",
 ];
 
 async fn measure(name: &'static str, count: u64, one_cpu: bool) -> Outcome {

@@ -5,6 +5,7 @@
 //! the future given to block_on.
 mod chans;
 mod net;
+mod selects;
 mod syncs;
 mod tasks;
 mod timers;
