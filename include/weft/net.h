@@ -63,7 +63,8 @@ struct weft_listener_stats {
 };
 WEFT_API void weft_listener_stats(const weft_listener *listener, struct weft_listener_stats *stats);
 
-/// Stops listening and frees it; connections that nobody accepted are closed. NULL is fine.
+/// Stops listening and frees it; connections that nobody accepted are closed, and the address is free
+/// afterwards. NULL is fine.
 ///
 /// Call from:  a virtual thread on its carrier. Never a cancellation point.
 /// Errors:     -EXDEV, -EPERM: nothing happened

@@ -8,6 +8,8 @@
 //       there is no other for the spare, that peer is turned away, the spare is taken back, and the
 //       listener pauses, a little longer each time.
 //   L2  An error of one peer (it has gone before it was accepted) is counted and forgotten.
+//   L3  An accept op in flight keeps the socket, and so its address, beyond close(2). So closing waits
+//       for its end, which is near.
 #include "net/listener.h"
 
 #include <errno.h>
@@ -108,6 +110,7 @@ static void accepted(struct weft__op *op)
     struct weft__listener *listener = weft__container_of(op, struct weft__listener, accept);
     take(listener, op);
     if (listener->closed) {
+        weft__conn_wake(&listener->closer);
         let_go(listener);
     } else {
         weft__conn_wake(&listener->acceptor);
@@ -362,7 +365,8 @@ int weft_listener_close(weft_listener *listener)
     if (listener == NULL) {
         return 0;
     }
-    if (enter(listener, &rc) == NULL) {
+    struct weft__task *task = enter(listener, &rc);
+    if (task == NULL) {
         return rc;
     }
     struct weft__carrier *carrier = listener->carrier;
@@ -379,6 +383,11 @@ int weft_listener_close(weft_listener *listener)
         weft__socket_close(listener->fd, &listener->file, carrier);
     }
     weft__conn_wake(&listener->acceptor);
+    listener->inside++;
+    while (listener->armed) { // L3
+        (void)weft__conn_wait(&listener->closer, task, WEFT__WAIT_DEAF, "close", WEFT_FOREVER);
+    }
+    listener->inside--;
     let_go(listener);
     return 0;
 }

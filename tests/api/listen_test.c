@@ -98,6 +98,36 @@ TEST_EVERYWHERE(closing_ends_an_accept)
     CHECK_EQ(acceptor.rc, -EBADF);
 }
 
+static int accept_until_closed(void *arg)
+{
+    weft_conn *conn;
+    CHECK_EQ(weft_accept(&conn, arg, WEFT_FOREVER), -EBADF);
+    return 0;
+}
+
+static void listen_again_and_again(const char *address)
+{
+    struct weft_addr addr;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    for (int i = 0; i < 50; i++) {
+        weft_listener *listener;
+        weft_task *task;
+        CHECK_OK(weft_listen(&listener, i == 0 ? address : text, NULL));
+        CHECK_OK(weft_listener_addr(listener, &addr));
+        CHECK(weft_addr_format(&addr, text, sizeof text) > 0);
+        CHECK_OK(weft_spawn_at(&task, accept_until_closed, listener, NULL, __FILE__, __LINE__));
+        CHECK_OK(weft_sleep(WEFT_US)); // it waits in the kernel
+        CHECK_OK(weft_listener_close(listener));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    }
+}
+
+TEST_EVERYWHERE(an_address_is_free_when_its_listener_is_closed)
+{
+    listen_again_and_again("unix://@weft-listen-again-test");
+    listen_again_and_again("tcp://127.0.0.1:0");
+}
+
 TEST_EVERYWHERE(a_cancelled_accept_ends)
 {
     struct acceptor acceptor = { NULL, 0 };
