@@ -49,6 +49,15 @@ struct weft_stats {
     uint64_t wakes_sent;       ///< sleeping carriers that were woken: one system call each
     uint64_t wakes_suppressed; ///< times that this was not necessary
 
+    uint64_t offered;         ///< tasks that other carriers may take now (weft_options.steal)
+    uint64_t offered_most;    ///< the most there were when a turn began, on one carrier
+    uint64_t offered_sum;     ///< added up over all turns
+    double offered_average;   ///< that divided by `steps`
+    uint64_t searches;        ///< idle carriers that were sent to help
+    uint64_t searches_denied; ///< requests for help that found enough others searching
+    uint64_t stolen_directed; ///< tasks taken by a carrier that was sent for them
+    uint64_t stolen_pulled;   ///< tasks taken by a carrier that had nothing to do
+
     struct weft_io_stats io;             ///< the drivers' own
     struct weft_blocking_stats blocking; ///< the blocking pool's; only with WEFT_STATS_ALL
 };

@@ -77,7 +77,8 @@ static bool is_same(const struct glance *a, const struct glance *b)
 __attribute__((noinline, no_sanitize("thread"))) static uint64_t ready_behind(
     struct weft__carrier *carrier)
 {
-    return *(volatile size_t *)&carrier->local.count;
+    uint64_t offered = carrier->shares ? weft__offer_count(&carrier->offer) : 0;
+    return *(volatile size_t *)&carrier->local.count + offered;
 }
 
 static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,

@@ -47,6 +47,18 @@ const struct weft__stat weft__stats_table[] = {
     COUNTER(wakes_suppressed, "wakes_suppressed", THREADS,
             "Times that the carrier was awake already."),
 
+    GAUGE(offered, "offered_tasks", CARRIERS, "Tasks that other carriers may take now."),
+    GAUGE(offered_most, "offered_tasks_max", CARRIERS, "The most of them when a turn began."),
+    COUNTER(offered_sum, "offered_tasks_sum", CARRIERS,
+            "Tasks on offer added up over all turns; divide by weft_steps_total for the average."),
+    COUNTER(searches, "searches", CARRIERS, "Idle carriers that were sent to help."),
+    COUNTER(searches_denied, "searches_denied", CARRIERS,
+            "Requests for help that found enough others searching."),
+    COUNTER(stolen_directed, "tasks_stolen_directed", CARRIERS,
+            "Tasks taken by a carrier that was sent for them."),
+    COUNTER(stolen_pulled, "tasks_stolen_pulled", CARRIERS,
+            "Tasks taken by a carrier that had nothing to do."),
+
     COUNTER(io.submitted, "io_submitted", CARRIERS, "Operations begun."),
     COUNTER(io.completed, "io_completed", CARRIERS, "Operations ended."),
     COUNTER(io.cancels, "io_cancels", CARRIERS, "Requests to end an operation early."),
@@ -112,6 +124,18 @@ static void add_carrier(struct weft_stats *stats, const struct weft__carrier *ca
     stats->wakes_suppressed += read_counter(&counts->kicks_saved);
 }
 
+static void add_stealing(struct weft_stats *stats, struct weft__carrier *carrier)
+{
+    const struct weft__carrier_counts *counts = &carrier->counts;
+    stats->offered += carrier->shares ? weft__offer_count(&carrier->offer) : 0;
+    stats->offered_most = greater(stats->offered_most, read_counter(&counts->offered_most));
+    stats->offered_sum += read_counter(&counts->offered_sum);
+    stats->searches += read_counter(&counts->searches_started);
+    stats->searches_denied += read_counter(&counts->searches_denied);
+    stats->stolen_directed += read_counter(&counts->stolen_sent);
+    stats->stolen_pulled += read_counter(&counts->stolen_idly);
+}
+
 static void add_outside(struct weft_stats *stats, const struct weft__crew *crew)
 {
     stats->spawned += read_counter(&crew->foreign_spawned);
@@ -137,6 +161,7 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
     for (int i = 0; i < crew->count; i++) {
         if (carrier == WEFT_STATS_ALL || carrier == i) {
             add_carrier(stats, &crew->carriers[i]);
+            add_stealing(stats, &crew->carriers[i]);
         }
     }
     if (carrier < 0) {
@@ -148,7 +173,10 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
         weft__blocking_stats(crew->blocking, &stats->blocking);
         stats->blocking.size = sizeof stats->blocking;
     }
-    stats->ready_average = stats->steps > 0 ? (double)stats->ready_sum / (double)stats->steps : 0;
+    if (stats->steps > 0) {
+        stats->ready_average = (double)stats->ready_sum / (double)stats->steps;
+        stats->offered_average = (double)stats->offered_sum / (double)stats->steps;
+    }
     return carrier == WEFT_STATS_OUTSIDE ? 0 : weft_io_stats(runtime, carrier, &stats->io);
 }
 

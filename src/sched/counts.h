@@ -33,6 +33,8 @@ struct weft__carrier_counts {
     _Atomic uint64_t kicks_saved;   // times that the other one was awake already
 
     // Stealing (search.c, steal.c). Starts and stops of searches balance.
+    _Atomic uint64_t offered_sum;  // tasks on offer when a step began, over all steps
+    _Atomic uint64_t offered_most; // at a time
     _Atomic uint64_t searches_started;
     _Atomic uint64_t searches_stopped;
     _Atomic uint64_t searches_denied; // enough were searching already

@@ -11,13 +11,14 @@
 
 static uint64_t load_of(struct weft__carrier *carrier, const struct weft__carrier *self)
 {
+    uint64_t offered = carrier->shares ? weft__offer_count(&carrier->offer) : 0;
     if (carrier == self) {
-        return carrier->local.count + 1; // and whoever is spawning
+        return carrier->local.count + offered + 1; // and whoever is spawning
     }
     uint64_t seen = weft__tally_get(&carrier->counts.placed_seen);
     uint64_t placed = weft__tally_get(&carrier->placed);
     uint64_t coming = placed > seen ? placed - seen : 0; // nothing orders the two reads
-    return weft__tally_get(&carrier->counts.ready) + coming;
+    return weft__tally_get(&carrier->counts.ready) + offered + coming;
 }
 
 struct weft__carrier *weft__place_lighter(struct weft__crew *crew, struct weft__carrier *self)

@@ -91,6 +91,13 @@ static void count_step(struct weft__carrier *carrier)
     weft__tally_set(&counts->ready, ready);
     weft__tally(&counts->ready_sum, ready);
     weft__tally_most(&counts->ready_most, ready);
+#ifndef WEFT_MODEL // each look at the lane is one more moment to explore
+    if (weft__unlikely(carrier->shares)) {
+        uint64_t offered = weft__offer_count(&carrier->offer);
+        weft__tally(&counts->offered_sum, offered);
+        weft__tally_most(&counts->offered_most, offered);
+    }
+#endif
 }
 
 static inline bool has_ready(struct weft__carrier *carrier)

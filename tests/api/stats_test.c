@@ -482,3 +482,60 @@ TEST_DRIVERS(counters_can_be_read_at_any_time)
     pthread_join(thread, NULL);
     CHECK_OK(weft_runtime_destroy(runtime));
 }
+
+// Stealing.
+
+static int computes_a_little(void *arg)
+{
+    (void)arg;
+    weft_time end = weft_now() + 200 * WEFT_US;
+    while (weft_now() < end) {
+    }
+    return 0;
+}
+
+static int starts_many(void *arg)
+{
+    struct weft_scope scope;
+    (void)arg;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(weft_scope_spawn(&scope, computes_a_little, NULL));
+    }
+    return weft_scope_join(&scope);
+}
+
+TEST_DRIVERS(what_is_stolen_is_counted)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    weft_task *task;
+    options.carriers = 2;
+    options.steal = WEFT_STEAL_ON;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    uint64_t stolen = 0;
+    for (int round = 0; round < 100 && stolen == 0; round++) {
+        CHECK_OK(weft_runtime_spawn(&task, runtime, starts_many, NULL, NULL));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        struct weft_stats stats = stats_of(runtime, WEFT_STATS_ALL);
+        stolen = stats.stolen_directed + stats.stolen_pulled;
+        CHECK_GT(stats.offered_most, 0);
+        CHECK_GE(stats.offered_sum, stats.offered_most);
+    }
+    CHECK_GT(stolen, 0);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+TEST_EVERYWHERE(without_stealing_nothing_is_stolen)
+{
+    const char *steal = getenv("WEFT_STEAL");
+    if (steal != NULL && strcmp(steal, "on") == 0) {
+        SKIP("WEFT_STEAL is on");
+    }
+    CHECK_OK(starts_many(NULL));
+    struct weft_stats stats = all();
+    CHECK_EQ(stats.offered, 0);
+    CHECK_EQ(stats.offered_most, 0);
+    CHECK_EQ(stats.searches, 0);
+    CHECK_EQ(stats.stolen_directed + stats.stolen_pulled, 0);
+}
