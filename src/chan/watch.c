@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "chan/case.h"
-#include "sync/waiter.h"
+#include "chan/wait.h"
 
 /// One copy of a value.
 struct copy {
