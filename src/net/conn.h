@@ -157,6 +157,8 @@ void weft__conn_shut(struct weft__conn *conn);
 /// For a connection that is being closed and has sent everything. True: it may not be closed yet; it
 /// will be, and freed, without further ado. False: close it.
 bool weft__conn_drain(struct weft__conn *conn);
+/// Closes all that drain on the carrier.
+void weft__conn_end_drains(struct weft__carrier *carrier);
 /// The receive op of one that drains has had a result. Nothing may be touched afterwards.
 void weft__conn_drain_on(struct weft__conn *conn);
 

@@ -15,7 +15,7 @@
 //   D2  It ends: by the peer, by `discard_bytes`, by its timer, or a moment after its carrier was told
 //       to stop (weft__carrier_hurry).
 //   D3  No more than DRAINS_MOST of a carrier drain at a time, because each holds a descriptor. Others
-//       are closed at once.
+//       are closed at once, and so are all when a listener finds no descriptor for a new peer.
 //
 // Rejected: draining always (three system calls instead of one for every close, and only a peer that
 // speaks out of turn is helped); SO_LINGER (it waits for the reply to be acknowledged, but resets all
@@ -101,6 +101,13 @@ void weft__conn_drain_on(struct weft__conn *conn)
     }
     if (is_over(conn)) {
         end(conn);
+    }
+}
+
+void weft__conn_end_drains(struct weft__carrier *carrier)
+{
+    while (carrier->drains != NULL) {
+        end(weft__container_of(carrier->drains, struct weft__conn, hurry));
     }
 }
 

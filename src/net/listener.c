@@ -184,6 +184,8 @@ static int recover(struct weft__listener *listener, struct weft__task *task, wef
     listener->pausing = false;
     if (is_of_one_peer(error)) {
         listener->stats.aborted++;
+    } else if (is_shortage(error) && listener->carrier->drains != NULL) {
+        weft__conn_end_drains(listener->carrier); // their descriptors are needed now
     } else if (is_shortage(error) && listener->spare_fd >= 0) {
         listener->shedding = true;
         give_spare(listener);

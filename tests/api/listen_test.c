@@ -183,6 +183,49 @@ static void set_limit(rlim_t most)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
+// A connection that is closed and drains gives its descriptor to a new peer.
+static int shortage_by_drain(void *arg)
+{
+    (void)arg;
+    weft_listener *listener;
+    weft_conn *talker, *waiting, *conn;
+    struct weft_conn_limits limits = { .discard_ns = 3600 * WEFT_S };
+    struct weft_listener_stats stats;
+    struct weft_slice in;
+    struct rlimit before;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    address_of(listener, text, sizeof text);
+    CHECK_OK(weft_dial(&talker, text, NULL, WEFT_FOREVER));
+    CHECK_OK(weft_accept(&conn, listener, WEFT_FOREVER));
+    weft_conn_set_limits(conn, &limits);
+    CHECK_OK(weft_conn_write(talker, "question", 8, WEFT_FOREVER));
+    CHECK_OK(weft_conn_peek(conn, &in, 8, WEFT_FOREVER));
+    CHECK_OK(weft_conn_write(conn, "answer", 6, WEFT_FOREVER));
+    int fd = weft_conn_fd(conn);
+    CHECK_OK(weft_conn_close(conn)); // the question was not read
+    CHECK_OK(fcntl(fd, F_GETFD));
+    int next = lowest_free_fd();
+    set_limit((rlim_t)next + 1);
+    CHECK_OK(weft_dial(&waiting, text, NULL, WEFT_FOREVER)); // takes the last one
+    CHECK_OK(weft_accept(&conn, listener, weft_after(10 * WEFT_S)));
+    weft_listener_stats(listener, &stats);
+    CHECK_EQ(stats.shed, 0);
+    set_limit(before.rlim_cur);
+    CHECK_OK(weft_conn_close(conn));
+    CHECK_OK(weft_conn_close(waiting));
+    (void)weft_conn_close(talker);
+    return weft_listener_close(listener);
+}
+
+TEST_DRIVERS(what_drains_makes_way_for_a_new_peer)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 1;
+    CHECK_OK(weft_run(shortage_by_drain, NULL, &options));
+}
+
 static int shortage(void *arg)
 {
     (void)arg;
