@@ -18,6 +18,7 @@
 #include <weft/net.h>
 #include <weft/notify.h>
 #include <weft/once.h>
+#include <weft/poller.h>
 #include <weft/oneshot.h>
 #include <weft/runtime.h>
 #include <weft/rwlock.h>

@@ -151,6 +151,25 @@ static int epoll_driver_wait(void *state, weft_time until)
     return e->ended;
 }
 
+/// An epoll set is readable itself while it has events.
+static int epoll_driver_lookout(void *state, int *fd, weft_time *until)
+{
+    struct weft__epoll *e = state;
+    e->ended = 0;
+    reap(e, look(e));
+    if (e->doubts.count > 0) {
+        e->calm = true;
+        weft__doubts_settle(e);
+    }
+    if (e->kicked) {
+        e->kicked = false;
+        weft__token_lower(&e->token);
+    }
+    *fd = e->epoll_fd;
+    *until = weft__epoll_has_work(e) ? 0 : e->retrying.head != NULL ? e->retry_at : WEFT_FOREVER;
+    return e->ended;
+}
+
 static void epoll_driver_kick(void *state, void *from)
 {
     struct weft__epoll *e = state;
@@ -256,6 +275,7 @@ const struct weft__driver weft__epoll_driver = {
     .close = epoll_driver_close,
     .poll = epoll_driver_poll,
     .wait = epoll_driver_wait,
+    .lookout = epoll_driver_lookout,
     .kick = epoll_driver_kick,
     .submit = weft__epoll_submit,
     .write_now = weft__epoll_write_now,

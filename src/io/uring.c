@@ -305,6 +305,43 @@ static int uring_wait(void *state, weft_time until)
     return events;
 }
 
+/// The ring's own descriptor would not do: with deferred task work it is not readable before its
+/// owner has entered the kernel. A registered eventfd is signalled when that work is queued.
+static int open_bell(struct weft__uring *u)
+{
+    int fd = weft__sys_eventfd(0);
+    int rc = fd < 0 ? fd : io_uring_register_eventfd(&u->ring, fd);
+    if (rc < 0) {
+        if (fd >= 0) {
+            weft__sys_close(fd);
+        }
+        return rc;
+    }
+    u->bell_fd = fd;
+    return 0;
+}
+
+static int uring_lookout(void *state, int *fd, weft_time *until)
+{
+    struct weft__uring *u = state;
+    int rc = u->bell_fd < 0 ? open_bell(u) : 0;
+    if (rc < 0) {
+        return rc;
+    }
+    weft__event_drain(u->bell_fd); // first: what comes from now on signals again
+    int events = uring_poll(u);
+    if (u->kicked) {
+        u->kicked = false;
+        weft__token_lower(&u->token);
+    }
+    bool unsent = u->ring.sq.sqe_tail != *u->ring.sq.khead || weft__uring_doubts(u);
+    *fd = u->bell_fd;
+    *until = u->ended.head != NULL || is_hungry(u) ? 0
+             : unsent                              ? weft__clock_ns() + NAP_NS
+                                                   : WEFT_FOREVER;
+    return events;
+}
+
 static void uring_kick(void *state, void *from)
 {
     struct weft__uring *u = state;
@@ -433,6 +470,7 @@ static void init_state(struct weft__uring *u, const struct weft__driver_config *
 {
     u->allocator = config->allocator;
     u->submit_batch = config->submit_batch != 0 ? config->submit_batch : UINT_MAX;
+    u->bell_fd = -1;
     weft__op_list_init(&u->backlog);
     weft__op_list_init(&u->starved);
     weft__op_list_init(&u->ended);
@@ -535,6 +573,9 @@ static void uring_close(void *state)
     unmap_ring(u);
     weft__uring_buffers_close(u);
     weft__sys_close(u->event_fd);
+    if (u->bell_fd >= 0) {
+        weft__sys_close(u->bell_fd);
+    }
     weft__sys_unmap(u->fds, TABLE_BYTES);
     weft__free(u->allocator, u, sizeof *u);
 }
@@ -552,6 +593,7 @@ const struct weft__driver weft__uring_driver = {
     .drain = uring_drain,
     .poll = uring_poll,
     .wait = uring_wait,
+    .lookout = uring_lookout,
     .kick = uring_kick,
     .submit = weft__uring_submit,
     .cancel = weft__uring_cancel,

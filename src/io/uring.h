@@ -147,6 +147,7 @@ struct weft__uring {
     int event_error;      ///< how the last poll of the eventfd ended
     int trial_result;     ///< of the trial operation
     bool kicked;          ///< a kick was taken and has not ended a wait yet
+    int bell_fd;          ///< eventfd that completions signal, for lookout(); -1: not asked for yet
     bool rearm;           ///< the poll of the eventfd has ended and found no room in the queue
     bool track_all;       ///< the kernel cannot cancel by descriptor, so all ops are in `tracked`
     bool overflowed;      ///< the completion queue had run over at the last look

@@ -19,6 +19,7 @@
 #include "task/task.h"
 
 struct weft__chunk;
+struct weft__poller;
 struct weft__crew;
 struct weft__use;
 
@@ -49,6 +50,10 @@ struct weft__carrier {
     _Atomic uint64_t placed; // tasks that others spawned here because it was the lighter one
     _Alignas(WEFT__LINE_PAIR) struct weft__offer offer;
 
+    // The poller: anyone may look at these, who has woken the carrier (poller.c).
+    _Atomic(struct weft__poller *) poller;
+    _Atomic uint32_t ringing;
+
     // From here on the owner's alone, unless it says otherwise.
     _Alignas(WEFT__LINE_PAIR) struct weft__fifo local;
     struct weft__task *current; // running now, or NULL
@@ -74,6 +79,7 @@ struct weft__carrier {
     weft_time quantum_ns;
     weft_time spin_ns;
     bool stop;
+    bool polls; // its poller has I/O to do, so it does not look for tasks to steal
     bool shares;      // puts tasks that may move on offer; fixed
     bool offers_turn; // or else that of `local`
     int sent_to;      // number + 1 of the carrier to rob; 0: none
@@ -174,6 +180,12 @@ static inline void weft__carrier_flush_not(struct weft__flush *flush)
 /// Inbox, tasks for one quantum, timers, flush, and a poll if there is more to do. False: nothing
 /// is, and the caller waits in the driver, which polls as well: one system call less per turn.
 bool weft__step(struct weft__carrier *carrier);
+
+/// Whether there is something to do without waiting.
+bool weft__carrier_has_work(struct weft__carrier *carrier);
+
+/// Runs a task that stands in no lane.
+void weft__carrier_run(struct weft__carrier *carrier, struct weft__task *task);
 
 /// Takes in what others sent: tasks to `local`, requests are carried out. On the carrier's thread.
 void weft__carrier_open_inbox(struct weft__carrier *carrier);

@@ -111,7 +111,8 @@ struct weft__spawn {
     weft_fn fn; // of a virtual thread
     void *arg;  // the function's argument, or the struct weft_future
     const struct weft_attr *attr;
-    struct weft__scope *scope; // the child's birth scope
+    struct weft__scope *scope;     // the child's birth scope
+    struct weft_scheduler *policy; // who is told when it is ready; NULL: as usual
     const char *file;
     int line;
 };

@@ -94,6 +94,13 @@ struct weft__driver {
     /// (a kick is not one).
     int (*wait)(void *state, weft_time until);
 
+    /// Instead of wait(), for a carrier whose poller blocks somewhere else: does what poll() does, takes
+    /// back kicks as wait() does, and says what to watch meanwhile: `*fd` becomes readable with the
+    /// next completion or kick and need not be read, and by `*until` lookout() or poll() has to be
+    /// called again (0: at once, WEFT_FOREVER: no limit). Returns as poll(), or a negative errno. NULL:
+    /// there is no such descriptor.
+    int (*lookout)(void *state, int *fd, weft_time *until);
+
     /// Makes the wait in progress, or else the next one, return soon. A kick is a token: it is
     /// never lost, and several before one wait may count as one. Callable from any thread; `from`
     /// is the driver state of the calling carrier if that has the same driver, else NULL. Cannot

@@ -3,6 +3,7 @@
 #define WEFT_SCHED_PARK_H
 
 #include "sched/carrier.h"
+#include "sched/poller.h"
 
 /// Wakes a carrier that has just been moved out of PARKED by `self`, a carrier, or by another thread
 /// (NULL).
@@ -10,6 +11,9 @@ static inline void weft__carrier_kick(struct weft__carrier *target, struct weft_
 {
     bool kin = self != NULL && self->driver == target->driver;
     target->driver->kick(target->driver_state, kin ? self->driver_state : NULL);
+    if (weft__unlikely(atomic_load_explicit(&target->poller, memory_order_relaxed) != NULL)) {
+        weft__poller_ring(target);
+    }
 }
 
 /// Queues a node on `target`. `self` is the carrier whose thread we are on, or NULL. On its own

@@ -92,7 +92,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     // After the zero word of the block's last user, for a dump that copies it meanwhile.
     atomic_thread_fence(memory_order_release);
     task->node.kind = WEFT__NODE_TASK;
-    task->sched = own != NULL ? own : &crew->sched;
+    task->sched = own != NULL ? own : spawn->policy != NULL ? spawn->policy : &crew->sched;
     task->own = own;
     task->attachment = attr->attachment;
     task->kept_on = NULL;
@@ -216,7 +216,7 @@ static int enter_scheduler(struct weft_scheduler **own, struct weft__crew *crew,
                            const struct weft__spawn *spawn, const struct weft_attr *attr)
 {
     bool migratable = attr->migratable || spawn->is_future;
-    *own = attr->scheduler != NULL ? attr->scheduler : crew->chosen;
+    *own = attr->scheduler != NULL ? attr->scheduler : spawn->policy != NULL ? NULL : crew->chosen;
     if (weft__likely(*own == NULL)) {
         return 0;
     }

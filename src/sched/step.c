@@ -3,6 +3,7 @@
 #include "base/sys.h"
 #include "sched/guest.h"
 #include "sched/park.h"
+#include "sched/poller.h"
 #include "sched/relay.h"
 #include "sched/steal.h"
 
@@ -81,6 +82,11 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
         task->sched->ops->on_continue(task->sched, task);
     }
     return most - carrier->relay_left;
+}
+
+void weft__carrier_run(struct weft__carrier *carrier, struct weft__task *task)
+{
+    (void)run_relay(carrier, task);
 }
 
 static void count_step(struct weft__carrier *carrier)
@@ -169,7 +175,7 @@ static void flush(struct weft__carrier *carrier)
     }
 }
 
-static bool has_work(struct weft__carrier *carrier)
+bool weft__carrier_has_work(struct weft__carrier *carrier)
 {
     return has_ready(carrier) || carrier->flushes != NULL || !weft__inbox_empty(&carrier->inbox);
 }
@@ -181,7 +187,7 @@ static bool share_or_steal(struct weft__carrier *carrier, bool busy)
     if (weft__offer_count(&carrier->offer) > 0) {
         weft__search_ask(carrier, carrier);
     }
-    return busy || (!carrier->stop && weft__steal_idly(carrier));
+    return busy || (!carrier->stop && !carrier->polls && weft__steal_idly(carrier));
 }
 
 bool weft__step(struct weft__carrier *carrier)
@@ -194,10 +200,10 @@ bool weft__step(struct weft__carrier *carrier)
     run_tasks(carrier);
     fire_timers(carrier);
     flush(carrier);
-    if (has_work(carrier) || weft__unlikely(carrier->sim != NULL)) {
+    if (weft__carrier_has_work(carrier) || weft__unlikely(carrier->sim != NULL)) {
         weft__carrier_polled(carrier, carrier->driver->poll(carrier->driver_state));
     }
-    bool busy = has_work(carrier);
+    bool busy = weft__carrier_has_work(carrier);
     return weft__likely(!carrier->shares) ? busy : share_or_steal(carrier, busy);
 }
 
@@ -253,7 +259,11 @@ void weft__carrier_loop(struct weft__carrier *carrier)
 {
     (void)weft__carrier_now(carrier); // dumps count from coarse_now
     while (!carrier->stop) {
-        if (weft__step(carrier) || carrier->stop) {
+        bool busy = weft__step(carrier);
+        if (weft__unlikely(atomic_load_explicit(&carrier->poller, memory_order_relaxed) != NULL)) {
+            busy = weft__poller_turn(carrier) || busy;
+        }
+        if (busy || carrier->stop) {
             continue;
         }
         if (carrier->spin_ns == 0 || !spin(carrier)) {

@@ -1,0 +1,478 @@
+// Pollers: loops of the program's in the place where a carrier would sleep.
+#include "support/test.h"
+
+#include "../../examples/pollers.h"
+#include "support/waiting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROUNDS 20
+
+static struct loop loop;
+static char logged[512];
+
+static void note_log(void *ctx, enum weft_log_level level, const char *module, const char *message)
+{
+    (void)ctx;
+    (void)level;
+    (void)module;
+    (void)snprintf(logged, sizeof logged, "%s", message);
+}
+
+static void run_with(int carriers, weft_fn fn)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = carriers;
+    options.log = note_log;
+    CHECK_OK(weft_run(fn, NULL, &options));
+}
+
+// What a carrier does must go on whatever its poller does.
+
+static int pong(void *arg)
+{
+    const int *fds = arg;
+    char byte;
+    while (weft_read(fds[0], &byte, 1, WEFT_FOREVER) == 1) {
+        CHECK_EQ(weft_write(fds[1], &byte, 1, WEFT_FOREVER), 1);
+    }
+    return 0;
+}
+
+/// I/O with a peer on carrier `there`.
+static void ping(int there)
+{
+    int to[2];
+    int from[2];
+    weft_task *peer;
+    char byte = 'x';
+    CHECK_EQ(pipe2(to, O_NONBLOCK | O_CLOEXEC), 0);
+    CHECK_EQ(pipe2(from, O_NONBLOCK | O_CLOEXEC), 0);
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_CARRIER;
+    attr.carrier = there;
+    int ends[2] = { to[0], from[1] };
+    CHECK_OK(weft_spawn(&peer, pong, ends, &attr));
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_EQ(weft_write(to[1], &byte, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(from[0], &byte, 1, WEFT_FOREVER), 1);
+    }
+    CHECK_OK(weft_close(to[1]));
+    CHECK_OK(weft_join(NULL, peer, WEFT_FOREVER));
+    CHECK_OK(weft_close(to[0]));
+    CHECK_OK(weft_close(from[0]));
+    CHECK_OK(weft_close(from[1]));
+}
+
+struct hands {
+    struct weft_semaphore mine;
+    struct weft_semaphore yours;
+};
+
+static int hands_back(void *arg)
+{
+    struct hands *hands = arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_OK(weft_semaphore_acquire(&hands->yours, 1, WEFT_FOREVER));
+        CHECK_OK(weft_semaphore_release(&hands->mine, 1));
+    }
+    return 0;
+}
+
+static void *hands_back_outside(void *arg)
+{
+    hands_back(arg);
+    return NULL;
+}
+
+static void hand_over(struct hands *hands)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_OK(weft_semaphore_release(&hands->yours, 1));
+        CHECK_OK(weft_semaphore_acquire(&hands->mine, 1, WEFT_FOREVER));
+    }
+}
+
+/// From carrier 0, whose poller may sleep meanwhile.
+static void work(void)
+{
+    for (int i = 0; i < 5; i++) {
+        weft_time before = weft_now();
+        CHECK_OK(weft_sleep(2 * WEFT_MS));
+        CHECK_GE(weft_now(), before + 2 * WEFT_MS);
+    }
+    ping(0);
+    ping(weft_carrier_count() - 1);
+    struct hands hands;
+    weft_task *other;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_CARRIER;
+    attr.carrier = weft_carrier_count() - 1;
+    CHECK_OK(weft_semaphore_init(&hands.mine, 0));
+    CHECK_OK(weft_semaphore_init(&hands.yours, 0));
+    CHECK_OK(weft_spawn(&other, hands_back, &hands, &attr));
+    hand_over(&hands);
+    CHECK_OK(weft_join(NULL, other, WEFT_FOREVER));
+    pthread_t thread = foreign_begin(hands_back_outside, &hands);
+    hand_over(&hands);
+    foreign_end(thread);
+    for (unsigned long i = 1; i <= ROUNDS; i++) {
+        loop_post(&loop, 1);
+        while (atomic_load(&loop.handled) < i) {
+            CHECK_OK(weft_sleep(50 * WEFT_US));
+        }
+    }
+}
+
+static void with_poller(weft_fn body, weft_poller_wake_fn wake)
+{
+    CHECK_OK(loop_init(&loop));
+    CHECK_OK(weft_poller_register(&loop.poller, NULL, 0, body, wake, &loop));
+    work();
+    loop_stop(&loop);
+    int result = -1;
+    CHECK_OK(weft_poller_join(&result, loop.poller, WEFT_FOREVER));
+    CHECK_OK(result);
+    CHECK_EQ(atomic_load(&loop.handled), ROUNDS);
+    loop_fini(&loop);
+}
+
+static int spins(void *arg)
+{
+    (void)arg;
+    with_poller(loop_spin, NULL);
+    CHECK_EQ(atomic_load(&loop.sleeps), 0);
+    return 0;
+}
+
+TEST_DRIVERS(a_poller_spins)
+{
+    run_with(2, spins);
+}
+
+static int blocks(void *arg)
+{
+    (void)arg;
+    with_poller(loop_block, NULL);
+    CHECK_GT(atomic_load(&loop.sleeps), 0);
+    CHECK_STR(logged, "");
+    return 0;
+}
+
+TEST_DRIVERS(a_poller_blocks_with_a_permit)
+{
+    run_with(2, blocks);
+    run_with(1, blocks);
+}
+
+static int blocks_on_lock(void *arg)
+{
+    (void)arg;
+    with_poller(loop_lock, loop_wake);
+    CHECK_GT(atomic_load(&loop.sleeps), 0);
+    // It was told that operations are in flight, and stayed awake.
+    CHECK(strstr(logged, "weft_poller_fd") != NULL);
+    return 0;
+}
+
+TEST_DRIVERS(a_poller_blocks_with_a_lock)
+{
+    run_with(2, blocks_on_lock);
+}
+
+static int cooperates(void *arg)
+{
+    (void)arg;
+    with_poller(loop_cooperate, NULL);
+    return 0;
+}
+
+TEST_DRIVERS(a_poller_cooperates)
+{
+    run_with(2, cooperates);
+}
+
+static int is_stealable(void *arg)
+{
+    (void)arg;
+    weft_task *task;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.migratable = true;
+    CHECK_OK(loop_init(&loop));
+    CHECK_OK(weft_spawn(&task, loop_yield, &loop, &attr));
+    work();
+    loop_stop(&loop);
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    loop_fini(&loop);
+    return 0;
+}
+
+TEST_DRIVERS(the_same_loop_is_an_ordinary_thread)
+{
+    run_with(2, is_stealable);
+}
+
+// The slot.
+
+static int returns_at_once(void *arg)
+{
+    return *(int *)arg;
+}
+
+static int registers(void *arg)
+{
+    (void)arg;
+    weft_poller *poller;
+    weft_poller *second = (weft_poller *)&poller;
+    int number = 41;
+    int result = 0;
+    CHECK_EQ(weft_poller_register(&poller, NULL, 0, NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_poller_register(&poller, NULL, 2, returns_at_once, NULL, &number), -EINVAL);
+    CHECK_EQ(weft_poller_register(&poller, NULL, -1, returns_at_once, NULL, &number), -EINVAL);
+    CHECK(poller == NULL);
+    CHECK_OK(loop_init(&loop));
+    CHECK_OK(weft_poller_register(&loop.poller, NULL, 0, loop_block, NULL, &loop));
+    CHECK_EQ(weft_poller_register(&second, NULL, 0, returns_at_once, NULL, &number), -EBUSY);
+    CHECK(second == NULL);
+    CHECK_OK(weft_poller_register(&second, NULL, 1, returns_at_once, NULL, &number));
+    CHECK_OK(weft_poller_join(&result, second, WEFT_FOREVER));
+    CHECK_EQ(result, 41);
+    CHECK_EQ(weft_poller_join(NULL, loop.poller, weft_after(WEFT_MS)), -ETIMEDOUT);
+    loop_stop(&loop);
+    CHECK_OK(weft_poller_join(NULL, loop.poller, WEFT_FOREVER));
+    loop_fini(&loop);
+    for (int i = 0; i < 10; i++) { // the slot is free again as soon as the body has returned
+        CHECK_OK(weft_poller_register(&poller, NULL, 0, returns_at_once, NULL, &number));
+        CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_carrier_has_one_poller)
+{
+    run_with(2, registers);
+}
+
+TEST_DRIVERS(a_foreign_thread_registers_a_poller)
+{
+    weft_runtime *runtime;
+    weft_poller *poller;
+    int number = 7;
+    int result = 0;
+    CHECK_EQ(weft_poller_register(&poller, NULL, 0, returns_at_once, NULL, &number), -EPERM);
+    CHECK_OK(weft_runtime_create(&runtime, NULL));
+    CHECK_OK(weft_poller_register(&poller, runtime, 0, returns_at_once, NULL, &number));
+    CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    CHECK_EQ(result, 7);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+static int is_refused_outside(void *arg)
+{
+    (void)arg;
+    CHECK_OK(loop_init(&loop));
+    CHECK_OK(weft_poller_register(&loop.poller, NULL, 0, loop_block, NULL, &loop));
+    CHECK_EQ(weft_poller_maybe_yield(loop.poller, false), -EPERM);
+    CHECK_EQ(weft_poller_fd(loop.poller), -EPERM);
+    CHECK_EQ(weft_poll_guard(loop.poller, loop_sleep_in_epoll, &loop), -EPERM);
+    CHECK(!weft_poller_try_park(loop.poller));
+    CHECK(!weft_poller_can_park(loop.poller));
+    return 0;
+}
+
+TEST_DRIVERS(a_shutdown_ends_a_poller)
+{
+    weft_runtime *runtime;
+    weft_task *task;
+    int result = -1;
+    CHECK_OK(weft_runtime_create(&runtime, NULL));
+    CHECK_OK(weft_runtime_spawn(&task, runtime, is_refused_outside, NULL, NULL));
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    CHECK_OK(weft_runtime_shutdown(runtime, 10 * WEFT_S));
+    CHECK_OK(weft_poller_join(&result, loop.poller, WEFT_FOREVER));
+    CHECK_OK(result);
+    loop_fini(&loop);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+static int is_simulated(void *arg)
+{
+    weft_poller *poller;
+    CHECK_EQ(weft_poller_register(&poller, NULL, 0, returns_at_once, NULL, arg), -ENOTSUP);
+    return 0;
+}
+
+TEST(pollers_are_not_simulated)
+{
+    struct weft_sim_options options = { .seed = 1, .carriers = 1 };
+    struct weft_sim_result result;
+    CHECK_OK(weft_sim_run(&result, is_simulated, NULL, &options));
+}
+
+// The moment between the announcement and the sleep.
+
+static struct weft_event go;
+static atomic_int wakes;
+
+static void count_wake(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&wakes, 1);
+}
+
+static int wakes_the_sleeper(void *arg)
+{
+    CHECK_EQ(weft_carrier_id(), 1);
+    while (!atomic_load((atomic_bool *)arg)) { // parked, and not yet asleep
+        CHECK_OK(weft_yield());
+    }
+    weft_event_set(&go); // somebody on carrier 0 waits for it
+    return 0;
+}
+
+static int waits_to_go(void *arg)
+{
+    (void)arg;
+    return weft_event_wait(&go, WEFT_FOREVER);
+}
+
+static int is_descheduled(void *arg)
+{
+    weft_poller **self = arg;
+    static atomic_bool announced;
+    weft_task *waiter;
+    weft_task *waker;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_CARRIER;
+    int fd = weft_poller_fd(*self);
+    CHECK_GE(fd, 0);
+    CHECK_OK(weft_spawn(&waiter, waits_to_go, NULL, &attr));
+    attr.carrier = 1;
+    CHECK_OK(weft_spawn(&waker, wakes_the_sleeper, &announced, &attr));
+    while (!weft_poller_try_park(*self)) {
+        CHECK_OK(weft_poller_maybe_yield(*self, false));
+    }
+    CHECK(weft_poller_can_park(*self));
+    atomic_store(&announced, true);
+    while (weft_poller_can_park(*self)) { // "descheduled": the wake comes before the blocking call
+        usleep(100);
+    }
+    struct pollfd watched = { .fd = fd, .events = POLLIN };
+    CHECK_EQ(poll(&watched, 1, 10000), 1); // and does not get lost if we block nevertheless
+    while (atomic_load(&wakes) == 0) {
+        usleep(100);
+    }
+    CHECK(!weft_poller_can_park(*self));
+    weft_poller_unpark(*self);
+    CHECK(!weft_poller_can_park(*self));
+    while (!weft_task_done(waiter)) {
+        CHECK_OK(weft_poller_maybe_yield(*self, false));
+    }
+    CHECK_OK(weft_join(NULL, waiter, WEFT_FOREVER));
+    CHECK_OK(weft_join(NULL, waker, WEFT_FOREVER));
+    return 0;
+}
+
+static int looks_before_it_sleeps(void *arg)
+{
+    (void)arg;
+    static weft_poller *poller;
+    int result = -1;
+    weft_event_init(&go);
+    CHECK_OK(weft_poller_register(&poller, NULL, 0, is_descheduled, count_wake, &poller));
+    CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    CHECK_OK(result);
+    weft_event_fini(&go);
+    return 0;
+}
+
+TEST_DRIVERS(work_that_comes_before_the_sleep_is_seen)
+{
+    run_with(2, looks_before_it_sleeps);
+}
+
+// Pollers that do not let their carrier live.
+
+static int reads_in_vain(void *arg)
+{
+    char byte;
+    return weft_read(*(int *)arg, &byte, 1, WEFT_FOREVER) == 1 ? 0 : -EIO;
+}
+
+static int ignores_completions(void *arg)
+{
+    weft_poller **self = arg;
+    int fds[2];
+    weft_task *reader;
+    int result = -1;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    CHECK_EQ(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
+    CHECK_OK(weft_spawn(&reader, reads_in_vain, &fds[0], &attr));
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(weft_poller_maybe_yield(*self, false));
+        CHECK(!weft_poller_try_park(*self)); // a read is in flight, and it watches nothing
+    }
+    CHECK(strstr(logged, "weft_poller_fd") != NULL);
+    CHECK_GE(weft_poller_fd(*self), 0);
+    CHECK_OK(weft_poller_maybe_yield(*self, false));
+    CHECK(weft_poller_try_park(*self));
+    CHECK_EQ(write(fds[1], "x", 1), 1);
+    struct pollfd watched = { .fd = weft_poller_fd(*self), .events = POLLIN };
+    CHECK_EQ(poll(&watched, 1, 10000), 1); // the completion shows
+    weft_poller_unpark(*self);
+    while (!weft_task_done(reader)) {
+        CHECK_OK(weft_poller_maybe_yield(*self, false));
+    }
+    CHECK_OK(weft_join(&result, reader, WEFT_FOREVER));
+    CHECK_OK(result);
+    close(fds[0]);
+    close(fds[1]);
+    return 0;
+}
+
+static int ignores_its_carrier(void *arg)
+{
+    weft_poller **self = arg;
+    CHECK_GE(weft_poller_fd(*self), 0);
+    CHECK(weft_poller_try_park(*self));
+    CHECK(!weft_poller_try_park(*self)); // it is parked
+    weft_poller_unpark(*self);
+    CHECK_STR(logged, "");
+    CHECK(!weft_poller_try_park(*self)); // woken, and not let the carrier work
+    CHECK(strstr(logged, "weft_poller_maybe_yield") != NULL);
+    CHECK_OK(weft_poller_maybe_yield(*self, false));
+    CHECK(weft_poller_try_park(*self));
+    weft_poller_unpark(*self);
+    return 0;
+}
+
+static weft_fn bad_body;
+
+static int runs_bad_body(void *arg)
+{
+    (void)arg;
+    static weft_poller *poller;
+    int result = -1;
+    weft_time until = weft_after(WEFT_MS);
+    CHECK_OK(weft_poller_register(&poller, NULL, 1, bad_body, NULL, &poller));
+    CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    CHECK_OK(result);
+    CHECK_OK(weft_sleep_until(until));
+    return 0;
+}
+
+TEST_DRIVERS(a_poller_that_ignores_completions_is_caught)
+{
+    bad_body = ignores_completions;
+    run_with(2, runs_bad_body);
+}
+
+TEST_DRIVERS(a_poller_that_ignores_its_carrier_is_caught)
+{
+    bad_body = ignores_its_carrier;
+    run_with(2, runs_bad_body);
+}
