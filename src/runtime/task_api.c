@@ -6,6 +6,7 @@
 #include "runtime/runtime.h"
 #include "sched/guest.h"
 #include "sched/relay.h"
+#include "sched/search.h"
 #include "task/host.h"
 #include "task/join.h"
 #include "task/local.h"
@@ -120,6 +121,10 @@ int weft_block_begin(void)
     struct weft__carrier *carrier = task->home;
     weft__tally(&carrier->counts.announced, 1);
     atomic_store_explicit(&carrier->announced, task, memory_order_relaxed);
+    // A single task on offer is its owner's own next work, and so far nobody was asked to take it.
+    if (carrier->shares && weft__offer_count(&carrier->offer) > 0) {
+        weft__search_ask(carrier, carrier);
+    }
     return 0;
 }
 
