@@ -82,13 +82,14 @@ static int play_once_get(uint64_t count)
 {
     weft_once_cell_init(&cell);
     int rc = weft_once_cell_set(&cell, &shared);
+    uint64_t sum = 0;
     chan_begin();
     for (uint64_t i = 0; i < count; i++) {
         void *value;
-        rc |= weft_once_cell_get(&value, &cell) ? 0 : -EIO;
+        sum += weft_once_cell_get(&value, &cell) ? *(uint64_t *)value : 0;
     }
     chan_end(count);
-    return rc;
+    return rc < 0 ? rc : sum == count * shared ? 0 : -EIO;
 }
 
 static int play_once_set(uint64_t count)
@@ -189,13 +190,13 @@ static int play_semaphore_x4(uint64_t count)
 
 static int get_value(void *arg)
 {
-    int rc = 0;
+    uint64_t sum = 0;
     (void)arg;
-    for (uint64_t i = 0; i < per_task && rc == 0; i++) {
+    for (uint64_t i = 0; i < per_task; i++) {
         void *value;
-        rc |= weft_once_cell_get(&value, &cell) ? 0 : -EIO;
+        sum += weft_once_cell_get(&value, &cell) ? *(uint64_t *)value : 0;
     }
-    return rc;
+    return sum == per_task * shared ? 0 : -EIO;
 }
 
 static int play_once_get_x4(uint64_t count)

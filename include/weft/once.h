@@ -31,8 +31,17 @@ WEFT_API void weft_once_init(struct weft_once *once);
 /// Errors:     -EBUSY  it is being done, or somebody waits
 WEFT_API int weft_once_fini(struct weft_once *once);
 
-/// Whether it is done. What was done before is visible then.
-WEFT_API bool weft_once_is_done(const struct weft_once *once);
+/// What the first word is when it is done; private, but for the function below.
+#define WEFT_ONCE__DONE UINT64_C(2)
+
+/// Whether it is done. What was done before is visible then. Inline, because programs ask in front of
+/// every use of what was made.
+///
+/// Call from:  anywhere.
+static inline bool weft_once_is_done(const struct weft_once *once)
+{
+    return __atomic_load_n(&once->opaque[0], __ATOMIC_ACQUIRE) == WEFT_ONCE__DONE;
+}
 
 /// Calls `fn(arg)`, unless it is done already; waits while somebody else does it. A negative result
 /// of `fn` means failure. Calling it for the same once from inside `fn` waits for itself.
@@ -88,7 +97,12 @@ WEFT_API int weft_once_cell_fini(struct weft_once_cell *cell);
 /// True and the value in `*value`, or false and NULL if the cell is empty.
 ///
 /// Call from:  any thread, a future, a timer function.
-WEFT_API bool weft_once_cell_get(void **value, const struct weft_once_cell *cell);
+static inline bool weft_once_cell_get(void **value, const struct weft_once_cell *cell)
+{
+    bool done = weft_once_is_done(&cell->once);
+    *value = done ? cell->value : NULL;
+    return done;
+}
 
 /// Fills an empty cell.
 ///

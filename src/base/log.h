@@ -13,7 +13,7 @@ struct weft__log {
 };
 
 /// Sends one line to the hook if `level` is wanted; cut at 1000 bytes. Leaves errno alone.
-void weft__log(const struct weft__log *log, enum weft_log_level level, const char *module,
-               const char *format, ...) WEFT_PRINTF(4, 5);
+WEFT__NOINLINE void weft__log(const struct weft__log *log, enum weft_log_level level,
+                              const char *module, const char *format, ...) WEFT_PRINTF(4, 5);
 
 #endif

@@ -201,7 +201,7 @@ static const struct weft__sync_ops lock_ops = {
     .undo = undo,
 };
 
-WEFT__NOINLINE static int lock_slow(struct mutex *mutex, weft_time deadline)
+WEFT__NOINLINE WEFT__FLATTEN static int lock_slow(struct mutex *mutex, weft_time deadline)
 {
     struct weft__waiter waiter;
     if (try_lock(mutex)) {

@@ -200,8 +200,8 @@ static const struct weft__sync_ops wait_ops = {
     .unlist = unlist,
 };
 
-WEFT__NOINLINE static int wait_slow(struct notify *notify, struct weft__task *self,
-                                    weft_time deadline)
+WEFT__NOINLINE WEFT__FLATTEN static int wait_slow(struct notify *notify, struct weft__task *self,
+                                                  weft_time deadline)
 {
     struct weft__waiter waiter;
     weft__waiter_init(&waiter, &wait_ops, notify, &notify->lock);

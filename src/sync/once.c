@@ -6,6 +6,7 @@
 //
 //   O1  While QUEUED is set the word changes only under the lock.
 //   O2  RUNNING is somebody's: who has it calls end, or hands it to the first who waits.
+//   O3  The word is the first of struct weft_once, and weft/once.h reads it.
 //
 // Lock: once.lock. Checked by: tests/api/once_test.c.
 #include <weft/once.h>
@@ -14,20 +15,21 @@
 
 #include "sync/waiter.h"
 
-#define EMPTY 0u
-#define RUNNING 1u
-#define DONE 2u
-#define QUEUED 4u
+#define EMPTY UINT64_C(0)
+#define RUNNING UINT64_C(1)
+#define DONE WEFT_ONCE__DONE // which the header looks at, too: O3
+#define QUEUED UINT64_C(4)
 
 /// What begin says to who has to do it.
 #define YOURS 1
 
 struct once {
-    _Atomic uint32_t word;
+    _Atomic uint64_t word; // first: O3
     struct weft__lock lock;
     struct weft__queue queue; // under lock
 };
 _Static_assert(sizeof(struct once) <= sizeof(struct weft_once), "public size");
+_Static_assert(offsetof(struct once, word) == 0, "weft_once_is_done() looks there");
 
 static struct once *of(struct weft_once *once)
 {
@@ -43,25 +45,14 @@ int weft_once_fini(struct weft_once *public_once)
 {
     struct once *once = of(public_once);
     bool deserted = weft__sync_deserted(&once->lock, &once->queue);
-    uint32_t word = atomic_load_explicit(&once->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&once->word, memory_order_acquire);
     return deserted && (word & RUNNING) == 0 ? 0 : -EBUSY;
-}
-
-static inline bool is_done(const struct weft_once *once)
-{
-    const struct once *ours = (const struct once *)(const void *)once;
-    return atomic_load_explicit(&ours->word, memory_order_acquire) == DONE;
-}
-
-bool weft_once_is_done(const struct weft_once *once)
-{
-    return is_done(once);
 }
 
 /// 0, YOURS, or WAITS.
 static int try_begin(struct once *once)
 {
-    uint32_t word = EMPTY;
+    uint64_t word = EMPTY;
     if (atomic_compare_exchange_strong_explicit(&once->word, &word, RUNNING, memory_order_acquire,
                                                 memory_order_acquire)) {
         return YOURS;
@@ -80,7 +71,7 @@ static int enter(struct weft__waiter *waiter)
     int rc;
     weft__lock_acquire(&once->lock);
     while ((rc = try_begin(once)) == WEFT__SYNC_WAITS) {
-        uint32_t word = atomic_load_explicit(&once->word, memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(&once->word, memory_order_relaxed);
         if ((word & RUNNING) != 0 &&
             atomic_compare_exchange_strong_explicit(&once->word, &word, RUNNING | QUEUED,
                                                     memory_order_relaxed, memory_order_relaxed)) {
@@ -105,7 +96,7 @@ static int leave(struct weft__waiter *waiter, int why)
 }
 
 /// O2, under lock: the next word after a failure.
-static uint32_t hand_on(struct once *once, struct weft__batch *batch)
+static uint64_t hand_on(struct once *once, struct weft__batch *batch)
 {
     struct weft__queue *queue = &once->queue;
     while (batch->first == NULL && queue->first != NULL) {
@@ -117,8 +108,8 @@ static uint32_t hand_on(struct once *once, struct weft__batch *batch)
 static void end(struct once *once, int result)
 {
     struct weft__batch batch;
-    uint32_t word = RUNNING;
-    uint32_t next = result < 0 ? EMPTY : DONE;
+    uint64_t word = RUNNING;
+    uint64_t next = result < 0 ? EMPTY : DONE;
     if (atomic_compare_exchange_strong_explicit(&once->word, &word, next, memory_order_release,
                                                 memory_order_relaxed)) {
         return;
@@ -169,7 +160,7 @@ WEFT__NOINLINE static int begin_slow(struct once *once, weft_time deadline)
 
 static inline int begin(struct weft_once *once, weft_time deadline)
 {
-    return weft__likely(is_done(once)) ? 0 : begin_slow(of(once), deadline);
+    return weft__likely(weft_once_is_done(once)) ? 0 : begin_slow(of(once), deadline);
 }
 
 int weft_once_begin(struct weft_once *once, weft_time deadline)
@@ -208,13 +199,6 @@ void weft_once_cell_init(struct weft_once_cell *cell)
 int weft_once_cell_fini(struct weft_once_cell *cell)
 {
     return weft_once_fini(&cell->once);
-}
-
-bool weft_once_cell_get(void **value, const struct weft_once_cell *cell)
-{
-    bool done = is_done(&cell->once);
-    *value = done ? cell->value : NULL;
-    return done;
 }
 
 void weft_once_cell_end(struct weft_once_cell *cell, void *value, int result)

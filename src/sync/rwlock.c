@@ -62,9 +62,11 @@ static uint64_t let_in(uint64_t word, unsigned kind)
     }
 }
 
+/// The first guess is what the word nearly always is: a look at it would cost more than a wrong guess,
+/// after which we have the line as well.
 static int try_enter(struct rwlock *rwlock, unsigned kind)
 {
-    uint64_t word = atomic_load_explicit(&rwlock->word, memory_order_relaxed);
+    uint64_t word = kind == WANTS_UPGRADE ? READER : 0;
     for (;;) {
         uint64_t next = let_in(word, kind);
         if (next == WAITED_FOR) {
@@ -194,7 +196,7 @@ WEFT__NOINLINE static void change_slow(struct rwlock *rwlock, uint64_t off, uint
 
 static void read_unlock(struct rwlock *rwlock)
 {
-    uint64_t word = atomic_load_explicit(&rwlock->word, memory_order_relaxed);
+    uint64_t word = READER; // a guess
     while ((word & WAITED_FOR) == 0) {
         weft_assert(word >= READER && "a lock was unlocked that nobody reads");
         if (atomic_compare_exchange_weak_explicit(&rwlock->word, &word, word - READER,
@@ -248,7 +250,8 @@ static const struct weft__sync_ops upgrade_ops = {
     .undo = undo,
 };
 
-WEFT__NOINLINE static int lock_slow(struct rwlock *rwlock, unsigned kind, weft_time deadline)
+WEFT__NOINLINE WEFT__FLATTEN static int lock_slow(struct rwlock *rwlock, unsigned kind,
+                                                  weft_time deadline)
 {
     struct weft__waiter waiter;
     const struct weft__sync_ops *ops = kind == WANTS_UPGRADE ? &upgrade_ops : &enter_ops;

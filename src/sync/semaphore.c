@@ -163,8 +163,8 @@ static const struct weft__sync_ops acquire_ops = {
     .unlist = unlist,
 };
 
-WEFT__NOINLINE static int acquire_slow(struct semaphore *semaphore, uint64_t count,
-                                       struct weft__task *self, weft_time deadline)
+WEFT__NOINLINE WEFT__FLATTEN static int acquire_slow(struct semaphore *semaphore, uint64_t count,
+                                                     struct weft__task *self, weft_time deadline)
 {
     struct weft__waiter waiter;
     weft__waiter_init(&waiter, &acquire_ops, semaphore, &semaphore->lock);

@@ -102,7 +102,8 @@ int weft__sync_refuses(void)
     return why == -ESRCH || weft__crew_self() != NULL ? why : 0;
 }
 
-int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self, weft_time deadline)
+WEFT__FLATTEN int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self,
+                                  weft_time deadline)
 {
     const struct weft__sync_ops *ops = waiter->ops;
     int rc = self == NULL ? weft__sync_refuses() : 0;

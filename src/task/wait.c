@@ -47,7 +47,7 @@ static bool asks(const struct weft__wait *wait)
     return wait->mode == WEFT__WAIT_ASK || wait->mode == WEFT__WAIT_ASK_LATE;
 }
 
-static int block_foreign(struct weft__wait *wait, weft_time deadline)
+WEFT__NOINLINE static int block_foreign(struct weft__wait *wait, weft_time deadline)
 {
     for (;;) {
         uint32_t state = load_state(wait);

@@ -93,13 +93,15 @@ func (c *cell) get() *uint64 {
 
 func onceGet(c *clock, count int) {
 	var made cell
+	sum := uint64(0)
 	c.begin()
 	for i := 0; i < count; i++ {
-		if made.get() == nil {
-			panic("no value")
-		}
+		sum += *made.get()
 	}
 	c.end(count)
+	if sum != uint64(count)*shared {
+		panic("wrong value")
+	}
 }
 
 func onceSet(c *clock, count int) {
@@ -180,10 +182,12 @@ func semaphoreShared(c *clock, count int) {
 func onceGetShared(c *clock, count int) {
 	var made cell
 	four(c, count, func(per int, _ func()) {
+		sum := uint64(0)
 		for i := 0; i < per; i++ {
-			if made.get() == nil {
-				panic("no value")
-			}
+			sum += *made.get()
+		}
+		if sum != uint64(per)*shared {
+			panic("wrong value")
 		}
 	})
 }

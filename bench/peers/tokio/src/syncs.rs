@@ -86,10 +86,12 @@ async fn semaphore(c: &mut Clock, count: u64) -> String {
 
 fn once_get(c: &mut Clock, count: u64) -> String {
     let cell = OnceCell::new_with(Some(7u64));
+    let mut sum = 0;
     c.begin();
     for _ in 0..count {
-        assert!(std::hint::black_box(&cell).get().is_some());
+        sum += *std::hint::black_box(&cell).get().unwrap();
     }
+    assert_eq!(sum, 7 * count);
     c.end(count)
 }
 
@@ -186,9 +188,11 @@ async fn once_get_shared(c: &mut Clock, count: u64) -> String {
     four(c, count, |per| {
         let cell = cell.clone();
         async move {
+            let mut sum = 0;
             for _ in 0..per {
-                assert!(std::hint::black_box(&*cell).get().is_some());
+                sum += *std::hint::black_box(&*cell).get().unwrap();
             }
+            assert_eq!(sum, 7 * per);
         }
     })
     .await
