@@ -76,7 +76,7 @@ static void all_init(struct all *a, bool soon)
     a->cases[EVENT] = weft_case_event(&a->event);
     a->cases[JOIN] = weft_case_join(a->task);
     a->cases[FD] = weft_case_fd(weft_dgram_fd(a->pair[0]), POLLIN);
-    a->cases[TIME] = weft_case_time(weft_after(soon ? 2 * WEFT_MS : WEFT_S));
+    a->cases[TIME] = weft_case_time(weft_after(soon ? 2 * WEFT_MS : 3600 * WEFT_S));
 }
 
 static void all_ready(struct all *a, int kind)

@@ -249,17 +249,20 @@ static void selects_words(void *unused)
                                   weft_case_semaphore(&semaphore, 1) };
     outcomes[0] = weft_select(cases, 3, WEFT_FOREVER);
     mc_assert(outcomes[0] >= 0);
+    mc_assert(written[outcomes[0]] == 1);
 }
 
 static void sets(void *unused)
 {
     (void)unused;
+    written[1] = 1;
     weft_event_set(&event);
 }
 
 static void releases(void *unused)
 {
     (void)unused;
+    written[2] = 1;
     mc_assert(weft_semaphore_release(&semaphore, 1) == 0);
 }
 
