@@ -9,6 +9,7 @@
 // Time is a sleep of its own, for the earliest of the time cases.
 #include <errno.h>
 
+#include "sched/guest.h"
 #include "select/select.h"
 
 enum phase { FRESH, WAITING, LEAVING, READY };
@@ -175,7 +176,12 @@ static enum weft_poll poll_waiting(struct selection *s, weft_waker *waker)
 static enum weft_poll start(struct selection *s, weft_waker *waker)
 {
     struct weft__select *select = &s->select;
-    int rc = weft__select_begin(select, s->cases, s->count, weft__task_self());
+    struct weft__task *task = weft__task_self();
+    int rc = weft__select_begin(select, s->cases, s->count, task);
+    if (rc == 0 && (select->unlike & WEFT__CASES_FD) != 0 &&
+        !weft__task_is_at(task, weft__carrier_self())) {
+        rc = -EPERM; // on a thread of the program's scheduler, where there is no driver
+    }
     if (rc == 0) {
         rc = weft__select_attempt(select, true);
     }

@@ -136,7 +136,7 @@ static bool is_in_vain(const struct weft__select *select)
 
 int weft__select_attempt(struct weft__select *select, bool may_wait)
 {
-    struct weft__rng *rng = weft__select_random(select->task);
+    struct weft__rng *rng = weft__select_random();
     uint64_t random = rng->state;
     bool looks = !may_wait || !is_in_vain(select);
     int chosen = WEFT__SYNC_WAITS;

@@ -112,8 +112,8 @@ static inline int weft__case_index(const struct weft__select *select, const stru
 
 // random.c
 
-/// The generator of the task's carrier, or of this thread.
-struct weft__rng *weft__select_random(struct weft__task *task);
+/// The generator of this thread.
+struct weft__rng *weft__select_random(void);
 
 // cases.c
 

@@ -50,9 +50,8 @@ void weft__free(const struct weft_allocator *allocator, void *memory, size_t siz
     mc_free(memory);
 }
 
-struct weft__rng *weft__select_random(struct weft__task *self)
+struct weft__rng *weft__select_random(void)
 {
-    (void)self;
     return &random_of[mc_self()];
 }
 
