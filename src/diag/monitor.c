@@ -9,13 +9,19 @@
 // A thread that is ready and gets no CPU looks the same. So a task that computes is reported only when
 // its carrier has used that much CPU time; one that waits in a system call needs none.
 //
+// If carriers share (WEFT_STEAL), what a stuck one has on offer is taken by another that is sent there:
+// its owner may have asked nobody, because the first task on offer is its own next work.
+//
 //   M1  A task is reported once, however often it does it again (unless too many others did it since).
 //   M2  A task that announced what it does (weft_block_begin) is not reported.
+//   M3  A request that sends a carrier is under way until that has carried it out. Then it may be used
+//       again, and when all are back the monitor's memory may go.
 #include "diag/monitor.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +32,8 @@
 #include "base/sys.h"
 #include "diag/backtrace.h"
 #include "diag/dump.h"
+#include "sched/park.h"
+#include "sched/steal.h"
 
 #define LOOKS_PER_THRESHOLD 4
 #define REMEMBERED 64
@@ -45,8 +53,11 @@ struct weft__monitor {
     struct mark {
         struct glance glance;
         weft_time since;
-        weft_time cpu_ns; // what the carrier's thread had used then
-    } marks[];            // of each carrier
+        weft_time cpu_ns;          // what the carrier's thread had used then
+        struct weft__request help; // goes to another carrier
+        struct weft__carrier *carrier;
+        _Atomic bool under_way; // M3
+    } marks[];                  // of each carrier
 };
 
 static size_t size_of(const struct weft__runtime *runtime)
@@ -118,6 +129,48 @@ static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
     }
 }
 
+static void take_over(struct weft__request *request, struct weft__carrier *helper)
+{
+    struct mark *mark = weft__container_of(request, struct mark, help);
+    weft__steal_for(helper, mark->carrier);
+    atomic_store_explicit(&mark->under_way, false, memory_order_release); // last touch
+}
+
+/// One that sleeps, or else the one with the least to do, among those that may steal from `victim`.
+static struct weft__carrier *choose_helper(struct weft__crew *crew, struct weft__carrier *victim)
+{
+    struct weft__carrier *best = NULL;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < crew->count; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        bool near = crew->steals_globally || carrier->cluster == victim->cluster;
+        uint64_t state = atomic_load_explicit(&carrier->state, memory_order_relaxed);
+        uint64_t load = state == WEFT__CARRIER_PARKED ? 0
+                                                      : 1 + weft__tally_get(&carrier->counts.ready);
+        if (carrier != victim && near && load < least) {
+            best = carrier;
+            least = load;
+        }
+    }
+    return best;
+}
+
+static void send_help(struct weft__monitor *monitor, struct weft__carrier *victim)
+{
+    struct mark *mark = &monitor->marks[victim->number];
+    if (!victim->shares || weft__offer_count(&victim->offer) == 0 ||
+        atomic_load_explicit(&mark->under_way, memory_order_acquire)) {
+        return;
+    }
+    struct weft__carrier *helper = choose_helper(&monitor->runtime->crew, victim);
+    if (helper != NULL) {
+        mark->carrier = victim;
+        mark->help = (struct weft__request){ .node.kind = WEFT__NODE_REQUEST, .fn = take_over };
+        atomic_store_explicit(&mark->under_way, true, memory_order_relaxed);
+        weft__put(helper, &mark->help.node, NULL);
+    }
+}
+
 static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
 {
     struct weft__crew *crew = &monitor->runtime->crew;
@@ -130,8 +183,11 @@ static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
                                                             memory_order_relaxed);
         if (glance.task == NULL || announced == glance.task || !is_same(&glance, &mark->glance)) {
             weft_time cpu_ns = glance.task != NULL ? weft__sys_cpu_ns(carrier->thread) : 0;
-            *mark = (struct mark){ glance, now, cpu_ns };
+            mark->glance = glance;
+            mark->since = now;
+            mark->cpu_ns = cpu_ns;
         } else if (now - mark->since >= threshold) {
+            send_help(monitor, carrier);
             report(monitor, carrier, mark, now - mark->since);
         }
     }
@@ -185,6 +241,11 @@ void weft__monitor_stop(struct weft__runtime *runtime)
     if (monitor != NULL) {
         weft__lookout_end(&runtime->crew.lookout);
         pthread_join(monitor->thread, NULL);
+        for (int i = 0; i < runtime->crew.count; i++) {
+            while (atomic_load_explicit(&monitor->marks[i].under_way, memory_order_acquire)) {
+                sched_yield(); // M3: all tasks have ended, so it is a matter of moments
+            }
+        }
         weft__free(runtime->options.allocator, monitor, size_of(runtime));
         runtime->monitor = NULL;
     }

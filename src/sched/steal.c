@@ -135,6 +135,13 @@ void weft__steal_sent(struct weft__carrier *carrier)
     pass_on(carrier, victim, taken);
 }
 
+void weft__steal_for(struct weft__carrier *carrier, struct weft__carrier *victim)
+{
+    int taken = rob(carrier, victim);
+    tally(&carrier->counts.stolen_sent, taken);
+    pass_on(carrier, victim, taken);
+}
+
 /// In the simulator the seed draws.
 static struct weft__rng *rng_of(struct weft__carrier *carrier)
 {

@@ -17,6 +17,10 @@ void weft__task_return(struct weft__task *task);
 /// The next ready task of a carrier that shares: `local` and `offer` take turns.
 struct weft__node *weft__next_shared(struct weft__carrier *carrier);
 
+/// Takes what `victim` has on offer, for somebody who saw it stuck. On the carrier's thread, from its
+/// inbox.
+void weft__steal_for(struct weft__carrier *carrier, struct weft__carrier *victim);
+
 /// Robs the carrier that this one was sent to, if it was.
 void weft__steal_sent(struct weft__carrier *carrier);
 

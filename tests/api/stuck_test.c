@@ -238,6 +238,28 @@ TEST_DRIVERS(with_stealing_others_come_for_what_waits_behind_an_announced_call)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+static int gets_stuck_on_its_neighbour(void *arg)
+{
+    (void)arg;
+    weft_task *task;
+    CHECK_OK(weft_spawn(&task, tells, NULL, NULL));
+    CHECK_OK(reads_until_told(NULL)); // says nothing
+    return weft_join(NULL, task, WEFT_FOREVER);
+}
+
+TEST_DRIVERS(with_stealing_the_monitor_sends_others_for_what_waits)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    options.steal = WEFT_STEAL_ON;
+    options.log = gather_log; // which tells nobody
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(run_named(runtime, gets_stuck_on_its_neighbour, "stuck"));
+    }
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
 static int yields_for_long(void *arg)
 {
     weft_time end = weft_now() + 60 * WEFT_MS;
