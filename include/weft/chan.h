@@ -10,6 +10,9 @@
 // Any number may send and receive. Items are copied, in the order in which they were sent. A channel
 // of capacity 0 is a rendezvous: a send returns when the item was received. Nothing is allocated but
 // at creation. Calls that wait follow the rules of weft/sync.h.
+//
+// Other kinds: weft/oneshot.h (one value), weft/mailbox.h (no bound, one receiver), weft/broadcast.h
+// (everybody gets everything), weft/watch.h (the latest value).
 #ifndef WEFT_CHAN_H
 #define WEFT_CHAN_H
 

@@ -88,7 +88,7 @@ static void *value_of(const struct weft__waiter *waiter)
 }
 
 /// Takes the lock if somebody waits; false if nobody does any more.
-static bool lock_queued(struct oneshot *oneshot)
+static inline bool lock_queued(struct oneshot *oneshot)
 {
     weft__lock_acquire(&oneshot->lock);
     if ((atomic_load_explicit(&oneshot->word, memory_order_relaxed) & QUEUED) != 0) {
@@ -99,7 +99,7 @@ static bool lock_queued(struct oneshot *oneshot)
 }
 
 /// Adds bits to the word and lets go whoever has waited for them. Under lock, while QUEUED is set.
-static void add_queued(struct oneshot *oneshot, uint32_t bits, struct weft__batch *batch)
+static inline void add_queued(struct oneshot *oneshot, uint32_t bits, struct weft__batch *batch)
 {
     while (bits == SENT && oneshot->receivers.first != NULL) {
         struct weft__waiter *receiver = oneshot->receivers.first;
@@ -204,7 +204,7 @@ static int recv_attempt(struct weft__waiter *waiter)
 }
 
 /// Sets QUEUED, unless one of `bits` is set. Under lock. Returns the word.
-static uint32_t queue_unless(struct oneshot *oneshot, uint32_t bits)
+static inline uint32_t queue_unless(struct oneshot *oneshot, uint32_t bits)
 {
     for (;;) {
         uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
@@ -223,7 +223,7 @@ static void dequeue(struct oneshot *oneshot)
     }
 }
 
-static int recv_check(struct weft__waiter *waiter, struct weft__batch *batch)
+static inline int recv_check(struct weft__waiter *waiter, struct weft__batch *batch)
 {
     struct oneshot *oneshot = waiter->object;
     // Relaxed: SENT was set under the lock, or whoever has set QUEUED there had seen it.
@@ -236,7 +236,7 @@ static int recv_check(struct weft__waiter *waiter, struct weft__batch *batch)
     return 0;
 }
 
-static int recv_enlist(struct weft__waiter *waiter)
+static inline int recv_enlist(struct weft__waiter *waiter)
 {
     struct oneshot *oneshot = waiter->object;
     uint32_t word = queue_unless(oneshot, SENT | CLOSED);

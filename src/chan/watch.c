@@ -272,7 +272,7 @@ int weft_watch_wait(weft_watch *watch, uint64_t seen, weft_time deadline)
     }
     weft__waiter_init(&waiter, &wait_ops, watch, &watch->lock);
     waiter.want = seen;
-    return weft__sync_wait(&waiter, self, deadline);
+    return weft__chan_enter(&waiter, &wait_ops, self, deadline);
 }
 
 void weft_watch_wait_future(struct weft_sync_future *future, weft_watch *watch, uint64_t seen)
