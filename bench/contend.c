@@ -21,6 +21,7 @@ static const struct contender_bench benches[] = {
     { "spawn-one", weft_spawn_one },
     { "spawn-1000", weft_spawn_1000 },
     { "million", weft_million },
+    { "million-futures", weft_million_futures },
     { "timers-one", weft_timers_one },
     { "timers-among", weft_timers_among },
     { "timers-fire", weft_timers_fire },

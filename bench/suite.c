@@ -43,6 +43,13 @@ static const struct contender yield_1000[] = TASK_CONTENDERS("yield-1000", 1, 1)
 static const struct contender yield_10000[] = TASK_CONTENDERS("yield-10000", 1, 1);
 static const struct contender spawn_one[] = TASK_CONTENDERS("spawn-one", 0.5, 0.5);
 static const struct contender spawn_1000[] = TASK_CONTENDERS("spawn-1000", 0.5, 0.5);
+static const struct contender million_futures[] = {
+    { "weft", NULL, "million-futures", 0, NULL },
+    { "go", "go", "million", 0, NULL },
+    { "tokio", "tokio", "million", 0, NULL },
+    { "tokio-1-worker", "tokio", "million/1-worker", 0, NULL },
+    END,
+};
 static const struct contender million[] = TASK_CONTENDERS("million", 0, 0);
 
 #define TIMER_CONTENDERS(bench)                                                                    \
@@ -92,6 +99,8 @@ const struct row suite_core_rows[] = {
       MILLION / 20, 0, 1, false, NULL, 0, 0 },
     { "million", "million", "sleeping tasks: memory of each, starting and waking all", million,
       MILLION, MILLION / 10, 3, 1, true, "resident_bytes_per_task", 4.6 * 1024, 0 },
+    { "million", "million-futures", "the same with stackless tasks", million_futures, MILLION,
+      MILLION / 10, 3, 1, true, "runtime_bytes_per_task", 512, 0 },
     { "timers", "timers-one", "arm a timer and cancel it, nothing else armed", timers_one, MILLION,
       MILLION / 10, 0, 1, false, NULL, 0, 0 },
     { "timers", "timers-among", "arm, then cancel timers while a million others are armed",

@@ -31,6 +31,7 @@ int weft_yield_10000(struct contender_result *out, uint64_t count);
 int weft_spawn_one(struct contender_result *out, uint64_t count);
 int weft_spawn_1000(struct contender_result *out, uint64_t count);
 int weft_million(struct contender_result *out, uint64_t count);
+int weft_million_futures(struct contender_result *out, uint64_t count);
 int weft_timers_one(struct contender_result *out, uint64_t count);
 int weft_timers_among(struct contender_result *out, uint64_t count);
 int weft_timers_fire(struct contender_result *out, uint64_t count);

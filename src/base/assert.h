@@ -5,7 +5,8 @@
 #include "base/base.h"
 
 /// Says what was broken and where, then aborts.
-WEFT__NORETURN WEFT__NOINLINE void weft__assert_failed(const char *what, const char *file, int line);
+WEFT__NORETURN WEFT__NOINLINE void weft__assert_failed(const char *what, const char *file,
+                                                       int line);
 
 #define weft_assert(condition)                                                                     \
     (weft__likely(condition) ? (void)0 : weft__assert_failed(#condition, __FILE__, __LINE__))
