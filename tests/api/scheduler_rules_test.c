@@ -119,7 +119,7 @@ TEST_DRIVERS(a_scheduler_is_chosen_by_name)
     setenv("WEFT_SCHED", "nobody", 1);
     CHECK_EQ(weft_run(looks_where_tasks_run, &all, NULL), -EINVAL);
     for (int i = 2; i < 32; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof name, "n%d", i);
         CHECK_OK(weft_scheduler_register(name, make_pool, &threads));
     }
