@@ -10,6 +10,7 @@
 #include "base/sys.h"
 #include "io/perform.h"
 #include "io/token.h"
+#include "sched/counts.h"
 #include "sched/driver.h"
 #include "sched/inbox.h"
 
@@ -358,6 +359,14 @@ bool weft__epoll_go_on(struct weft__epoll *e, struct weft__slot *slot, struct we
 
 /// Takes the op out of the slot in which it waits.
 void weft__epoll_leave(struct weft__epoll *e, struct weft__op *op);
+
+/// What is the same for all ops that end.
+static inline void weft__op_settle(struct weft__epoll *e, struct weft__op *op, int64_t result)
+{
+    op->stage = WEFT__EPOLL_IDLE;
+    op->result = result;
+    weft__count(&e->counts.completed);
+}
 
 /// Ends an op that is in no queue.
 void weft__epoll_end(struct weft__epoll *e, struct weft__op *op, int64_t result);

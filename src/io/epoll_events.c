@@ -141,23 +141,18 @@ static inline bool serve_simply(struct weft__epoll *e, struct weft__slot *slot)
     slot->strikes = 0;
     slot->readers.head = NULL;
     e->waiting--;
-    weft__epoll_end(e, op, n);
+    e->ended++;
+    weft__op_settle(e, op, n);
+    op->done(op);
     return true;
 }
 
-void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event)
+/// Any event of a slot.
+WEFT__NOINLINE static void serve(struct weft__epoll *e, struct weft__slot *slot, int fd,
+                                 uint32_t events)
 {
     const uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
-    int fd = (int)(uint32_t)event->data.u64;
-    uint32_t generation = (uint32_t)(event->data.u64 >> 32);
-    uint32_t events = event->events;
-    struct weft__slot *slot = weft__slot_of(e, fd);
-    if (weft__unlikely(slot->generation != generation)) {
-        return;
-    }
-    if (weft__likely(events == EPOLLIN) && serve_simply(e, slot)) {
-        return;
-    }
+    uint32_t generation = slot->generation;
     if ((slot->hints & (WEFT__SLOT_KEPT | WEFT__SLOT_EDGE | WEFT__SLOT_STEADY)) == 0) {
         slot->armed = 0; // the one shot
     }
@@ -185,6 +180,18 @@ void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event
     bool settled = (slot->hints & WEFT__SLOT_KEPT) != 0 && (slot->armed & EPOLLOUT) == 0;
     if (!settled && slot->generation == generation) {
         follow_up(e, slot, fd);
+    }
+}
+
+void weft__epoll_happened(struct weft__epoll *e, const struct epoll_event *event)
+{
+    int fd = (int)(uint32_t)event->data.u64;
+    struct weft__slot *slot = weft__slot_of(e, fd);
+    if (weft__unlikely(slot->generation != (uint32_t)(event->data.u64 >> 32))) {
+        return;
+    }
+    if (weft__unlikely(event->events != EPOLLIN || !serve_simply(e, slot))) {
+        serve(e, slot, fd, event->events);
     }
 }
 

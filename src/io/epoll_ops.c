@@ -43,9 +43,7 @@ static const uint8_t sides[WEFT__OP_CODES] = {
 /// The op's account when it ends, however it does.
 static void settle(struct weft__epoll *e, struct weft__op *op, int64_t result)
 {
-    op->stage = WEFT__EPOLL_IDLE;
-    op->result = result;
-    weft__count(&e->counts.completed);
+    weft__op_settle(e, op, result);
     if (sides[op->code] == READS) {
         return;
     }
@@ -349,8 +347,9 @@ static inline bool wait_simply(struct weft__epoll *e, struct weft__op *op)
     return true;
 }
 
-/// Tries, and waits or goes elsewhere if that was not all. True: it has ended.
-static bool start(struct weft__epoll *e, struct weft__op *op)
+/// Tries, and waits or goes elsewhere if that was not all. True: it has ended. Out of line, so that the
+/// short way saves no registers for it.
+WEFT__NOINLINE static bool start(struct weft__epoll *e, struct weft__op *op)
 {
     struct weft__slot *slot;
     int rc = prepare(e, op, &slot);

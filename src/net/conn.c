@@ -73,15 +73,6 @@ int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft
     return rc;
 }
 
-void weft__conn_wake(struct weft__wait **slot)
-{
-    struct weft__wait *wait = *slot;
-    struct weft__wakee wakee;
-    if (wait != NULL && weft__commit(wait, 0, &wakee)) {
-        weft__wakee_wake(&wakee);
-    }
-}
-
 int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct weft__task *task,
                      enum weft__wait_mode mode, const char *what, weft_time deadline)
 {

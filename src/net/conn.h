@@ -54,8 +54,7 @@ struct weft__chunk {
 };
 
 struct weft__conn {
-    struct weft__conn *next; // in the list of a listener
-    struct lane *lane;       // of weft_serve(), which accepted it
+    // What every call looks at, in one line.
     struct weft__carrier *carrier;
     int fd;
     uint8_t kind;  // enum weft_addr_kind
@@ -75,6 +74,7 @@ struct weft__conn {
     uint32_t inside; // tasks inside a call, parked or about to run
     int read_error;
     int write_error;
+    size_t frame_limit, output_limit;
 
     // Reading.
     struct weft__wait *reader;
@@ -92,7 +92,7 @@ struct weft__conn {
     struct weft__flush flush;
     struct weft__op send;
 
-    size_t frame_limit, output_limit, zero_copy_limit;
+    size_t zero_copy_limit;
     weft_time linger_ns;
 
     // Draining.
@@ -100,6 +100,10 @@ struct weft__conn {
     weft_time discard_ns;
     struct weft__timer late;
     struct weft__flush hurry; // in carrier->drains
+
+    // Accepting.
+    struct weft__conn *next; // in the list of a listener
+    struct lane *lane;       // of weft_serve(), which accepted it
 };
 
 // conn.c
@@ -143,7 +147,15 @@ static inline int64_t weft__conn_leave(struct weft__conn *conn, int64_t rc)
 /// Parks until the wait in `*slot` is woken by weft__conn_wake(). As weft__block(), or -EBUSY.
 int weft__conn_wait(struct weft__wait **slot, struct weft__task *task, enum weft__wait_mode mode,
                     const char *what, weft_time deadline);
-void weft__conn_wake(struct weft__wait **slot);
+static inline void weft__conn_wake(struct weft__wait **slot)
+{
+    struct weft__wait *wait = *slot;
+    // Who withdraws does so on this carrier and leaves the slot before anybody else runs there.
+    if (wait != NULL &&
+        atomic_load_explicit(&wait->state, memory_order_relaxed) == WEFT__WAIT_OPEN) {
+        weft__complete(wait, 0);
+    }
+}
 
 /// The same for a task inside a connection. -EBADF: it is being closed.
 int weft__conn_pause(struct weft__conn *conn, struct weft__wait **slot, struct weft__task *task,

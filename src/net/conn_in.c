@@ -44,7 +44,7 @@ static void keep(struct weft__conn *conn, uint16_t number, uint32_t size)
 }
 
 /// Takes one result of the receive op.
-static void take(struct weft__conn *conn, const struct weft__op *op)
+static inline void take(struct weft__conn *conn, const struct weft__op *op)
 {
     conn->armed = (op->result_flags & WEFT__OP_MORE) != 0;
     if (op->result > 0) {
@@ -74,7 +74,7 @@ static void received(struct weft__op *op)
     }
 }
 
-void weft__conn_in_arm(struct weft__conn *conn)
+static inline void arm(struct weft__conn *conn)
 {
     if (conn->armed || conn->ended || conn->read_error != 0) {
         return;
@@ -83,6 +83,11 @@ void weft__conn_in_arm(struct weft__conn *conn)
     if (conn->carrier->driver->submit(conn->carrier->driver_state, &conn->receive)) {
         take(conn, &conn->receive);
     }
+}
+
+void weft__conn_in_arm(struct weft__conn *conn)
+{
+    arm(conn);
 }
 
 void weft__conn_in_init(struct weft__conn *conn)
@@ -141,12 +146,15 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
         if (conn->ended || conn->read_error != 0) {
             return last_words(conn, in->size);
         }
-        weft__conn_in_arm(conn);
+        arm(conn);
         if (conn->armed) {
             rc = wait_for_more(conn, task, deadline);
         } // else it came at once
         if (rc < 0) {
             return rc;
+        }
+        if (weft__likely(lend(conn, in, at_least))) {
+            return as_count(in->size);
         }
     }
 }
@@ -155,7 +163,7 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
 static int glance(struct weft__conn *conn, struct weft_slice *in)
 {
     if (!lend(conn, in, 1)) {
-        weft__conn_in_arm(conn);
+        arm(conn);
     }
     if (lend(conn, in, 1)) {
         return as_count(in->size);

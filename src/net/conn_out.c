@@ -67,13 +67,14 @@ static void advance(struct weft__conn *conn, size_t sent)
 {
     while (sent > 0) {
         struct weft__chunk *chunk = conn->out;
-        size_t part = unsent(chunk) < sent ? unsent(chunk) : sent;
-        chunk->start += part;
-        conn->out_bytes -= part;
-        sent -= part;
-        if (unsent(chunk) == 0) {
-            leave_queue(conn, chunk);
+        size_t size = unsent(chunk);
+        if (weft__unlikely(sent < size)) {
+            chunk->start += sent;
+            conn->out_bytes -= sent;
+            return;
         }
+        sent -= size;
+        leave_queue(conn, chunk);
     }
 }
 

@@ -34,7 +34,7 @@ static char *bytes_of(const struct weft__piece *piece)
     return piece->memory + piece->start;
 }
 
-static void give_memory(struct weft__conn *conn, const struct weft__piece *piece)
+static inline void give_memory(struct weft__conn *conn, const struct weft__piece *piece)
 {
     struct weft__carrier *carrier = conn->carrier;
     if (in_heap(piece)) {
@@ -45,7 +45,7 @@ static void give_memory(struct weft__conn *conn, const struct weft__piece *piece
     }
 }
 
-static void drop_first(struct weft__conn *conn)
+static inline void drop_first(struct weft__conn *conn)
 {
     give_memory(conn, piece_at(conn, 0));
     conn->first_piece = (uint8_t)((conn->first_piece + 1) % WEFT__CONN_PIECES);

@@ -71,8 +71,8 @@ bool weft__commit(struct weft__wait *wait, int64_t result, struct weft__wakee *w
 
 void weft__wakee_wake(const struct weft__wakee *wakee);
 
-/// Ends a wait that is the caller's alone, because it cannot be withdrawn (ASK, ASK_LATE, PASS), and
-/// wakes.
+/// Ends a wait that is the caller's alone, because it cannot be withdrawn (ASK, ASK_LATE, PASS), or only
+/// on this thread, and wakes.
 void weft__complete(struct weft__wait *wait, int64_t result);
 
 #endif
