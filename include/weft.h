@@ -13,6 +13,7 @@
 #include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/io.h>
+#include <weft/machine.h>
 #include <weft/mailbox.h>
 #include <weft/mutex.h>
 #include <weft/net.h>
