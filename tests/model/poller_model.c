@@ -27,6 +27,7 @@ static struct weft__carrier carrier;
 static struct weft__poller poller;
 static struct weft__node nodes[2];
 static struct place place;
+static struct weft__poller *successor; // takes the slot at once; NULL: nobody does
 static int expected;
 
 weft_time weft__wheel_next(const struct weft__wheel *wheel)
@@ -143,6 +144,15 @@ static int take(void)
     return taken;
 }
 
+static void enter(struct weft__poller *who)
+{
+    who->wake = ring_with_lock;
+    who->arg = &place;
+    who->ready = who->waiting = false;
+    bool entered = weft__poller_enter(who, &carrier);
+    mc_assert(entered);
+}
+
 static void run_poller(void *unused)
 {
     (void)unused;
@@ -157,7 +167,11 @@ static void run_poller(void *unused)
     }
     weft__poller_leave(&poller);
     mc_forbid(&poller, sizeof poller);
-    mc_forbid(&place, sizeof place);
+    if (successor != NULL) {
+        enter(successor);
+    } else {
+        mc_forbid(&place, sizeof place);
+    }
 }
 
 /// A carrier that sleeps by itself while a poller is registered.
@@ -178,10 +192,7 @@ static void run_carrier(void *unused)
 static void register_poller(void *unused)
 {
     (void)unused;
-    poller.wake = ring_with_lock;
-    poller.arg = &place;
-    bool entered = weft__poller_enter(&poller, &carrier);
-    mc_assert(entered);
+    enter(&poller);
 }
 
 static void produce(void *arg)
@@ -202,6 +213,7 @@ static void reset(int count)
     carrier.driver = &driver;
     carrier.driver_state = &carrier.driver_state;
     poller.watches = true;
+    successor = NULL;
     expected = count;
     mc_name(&carrier.state, sizeof carrier.state, "state");
     mc_name(&carrier.inbox, sizeof carrier.inbox, "inbox");
@@ -244,6 +256,15 @@ static void awake(void)
     start(1, sleep_later);
 }
 
+static void next_registration(void)
+{
+    static struct weft__poller next;
+    memset(&next, 0, sizeof next);
+    mc_name(&next, sizeof next, "next");
+    start(1, sleep_with_permit);
+    successor = &next;
+}
+
 static void late_registration(void)
 {
     reset(1);
@@ -257,5 +278,6 @@ const struct mc_model mc_models[] = {
     { .name = "poller_lock", .setup = lock },
     { .name = "poller_awake", .setup = awake },
     { .name = "poller_registered", .setup = late_registration },
+    { .name = "poller_succeeded", .setup = next_registration },
     { .name = NULL },
 };
