@@ -4,56 +4,19 @@
 #include "sched/guest.h"
 
 #include <errno.h>
-#include <pthread.h>
 
-#include "base/sys.h"
 #include "sched/crew.h"
 #include "task/host.h"
-#include "task/overflow.h"
 #include "task/run.h"
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t leaving; // has a value on threads that were given a signal stack
-static int key_rc;
-
-static void give_back(void *value)
-{
-    (void)value;
-    weft__overflow_thread_fini();
-}
-
-static void make_key(void)
-{
-    key_rc = -pthread_key_create(&leaving, give_back);
-}
-
-/// A signal stack for the thread, until it ends.
-static int prepare_thread(void)
-{
-    (void)pthread_once(&once, make_key);
-    if (key_rc < 0 || pthread_getspecific(leaving) != NULL) {
-        return key_rc;
-    }
-    int rc = weft__overflow_thread_init();
-    if (rc == 0) {
-        rc = -pthread_setspecific(leaving, &leaving);
-        if (rc < 0) {
-            weft__overflow_thread_fini();
-        }
-    }
-    return rc;
-}
 
 bool weft__task_claim(struct weft__task *task)
 {
-    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-    return (word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE &&
+    // Relaxed: who was given the task knows that it is ready, and others are to be refused, no more.
+    return (weft__word_peek(task) & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE &&
            atomic_exchange_explicit(&task->handed, 0, memory_order_relaxed) == 1;
 }
 
-/// Switches to the task, or polls it, and settles what it left. The task is its scheduler's again, or
-/// its home's, or gone, when this returns.
-static void run(struct weft__task *task, struct weft__guest *guest)
+void weft__guest_turn(struct weft__task *task, struct weft__guest *guest)
 {
     struct weft__runner *runner = &guest->runner;
     if (weft__likely(task->kind == &weft__kind_thread)) {
@@ -69,46 +32,6 @@ static void run(struct weft__task *task, struct weft__guest *guest)
     if (weft__task_settle(task, runner)) {
         task->sched->ops->on_continue(task->sched, task);
     }
-}
-
-/// A thread that must not move stays where it ran first.
-static bool may_run_here(struct weft__task *task)
-{
-    const void *here = &errno;
-    if (!task->roams && task->kept_on == NULL) {
-        task->kept_on = here;
-    }
-    return task->roams || task->kept_on == here;
-}
-
-int weft__guest_run(struct weft__task *task)
-{
-    struct weft__crew *crew = task->crew;
-    int rc = prepare_thread();
-    if (rc < 0) {
-        return rc;
-    }
-    if (task->own == NULL || !weft__task_claim(task)) {
-        return -EINVAL;
-    }
-    if (!may_run_here(task)) {
-        weft__task_hand(task);
-        return -EXDEV;
-    }
-    struct weft__guest guest = { .current = task };
-    weft__context_adopt(&guest.runner.context);
-    guest.runner.errno_at = &errno;
-    guest.runner.cxx = weft__cxx_of_thread();
-    guest.runner.control = weft__context_control();
-    int saved_errno = errno;
-    weft__crew_enter(crew); // the task may end, and be the crew's last
-    weft__guest_set_self(&guest);
-    run(task, &guest);
-    weft__guest_set_self(NULL);
-    weft__crew_leave(crew);
-    weft__context_forget(&guest.runner.context);
-    errno = saved_errno;
-    return 0;
 }
 
 void weft__visit_home(struct weft__task *task)

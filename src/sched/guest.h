@@ -47,10 +47,16 @@ struct weft__guest {
 struct weft__guest *weft__guest_self(void);
 void weft__guest_set_self(struct weft__guest *guest);
 
-// guest.c
+// guest_thread.c
 
 /// weft_task_run().
 int weft__guest_run(struct weft__task *task);
+
+// guest.c
+
+/// Switches to the task, or polls it, and settles what it left. The task is its scheduler's again, or
+/// its home's, or gone, when this returns.
+void weft__guest_turn(struct weft__task *task, struct weft__guest *guest);
 
 void weft__visit_home(struct weft__task *task);
 void weft__visit_over(struct weft__task *task);

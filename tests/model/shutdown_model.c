@@ -8,7 +8,7 @@
 //
 // Sources: runtime/shutdown.c runtime/roll.c sched/spawn.c sched/crew.c sched/host.c sched/step.c
 // Sources: sched/inbox.c sched/park.c sched/wheel.c task/scope.c task/run.c task/future.c
-// Sources: task/waker.c task/join.c
+// Sources: task/waker.c task/join.c sched/guest.c sched/scheduler.c
 // Headers: sched/crew.h sched/carrier.h task/word.h
 // With: stage.c stage_carrier.c stage_lock.c
 // Flags: -DWEFT_TINY=1
@@ -17,6 +17,7 @@
 
 #include "mc.h"
 #include "runtime/runtime.h"
+#include "sched/guest.h"
 #include "sched/park.h"
 #include "stage.h"
 #include "task/local.h"
@@ -132,11 +133,46 @@ static void cancel_future(struct weft_future *self)
     is_cancelled = true;
 }
 
+// A scheduler of the program's with one lane, and the thread that runs what is in it.
+
+static struct weft_scheduler own;
+static _Atomic uint32_t lane;
+
+static void give(struct weft_scheduler *self, struct weft__task *task)
+{
+    (void)self;
+    (void)task;
+    atomic_exchange_explicit(&lane, 1, memory_order_release);
+    mc_event_set(&lane);
+}
+
+static const struct weft_scheduler_ops own_ops = { .on_start = give, .on_continue = give };
+
+static void run_guest(void *unused)
+{
+    (void)unused;
+    while (ends == 0) {
+        if (atomic_exchange_explicit(&lane, 0, memory_order_acquire) == 0) {
+            mc_event_wait(&lane);
+            continue;
+        }
+        struct weft__guest guest = { .current = &block };
+        bool claimed = weft__task_claim(&block);
+        mc_assert(claimed);
+        weft__crew_enter(&runtime.crew);
+        weft__guest_turn(&block, &guest);
+        weft__crew_leave(&runtime.crew);
+    }
+}
+
+static const struct weft_attr *attr; // NULL: the built-in scheduler
+
 static int spawn(struct weft__task **handle, struct weft__carrier *self)
 {
     const struct weft__spawn request = {
         .is_future = true,
         .arg = &future,
+        .attr = attr,
         .scope = &runtime.crew.root,
         .file = "",
         .line = 1,
@@ -255,6 +291,8 @@ static void reset(void)
     weft_future_init(&future, poll_future, cancel_future);
     is_cancelled = false;
     ends = spawned = 0;
+    attr = NULL;
+    atomic_init(&lane, 0);
     atomic_init(&has_stopped, 0);
     atomic_init(&has_returned, 0);
     mc_name(&runtime, sizeof runtime, "runtime");
@@ -275,6 +313,20 @@ static void one_task(void)
     int rc = spawn(NULL, &carrier); // lands in `local`
     mc_assert(rc == 0);
     mc_thread(shut_down_and_free, NULL);
+}
+
+static void guest(void)
+{
+    static struct weft_attr on_own;
+    reset();
+    weft_scheduler_init(&own, &own_ops, "own", 0);
+    on_own = (struct weft_attr)WEFT_ATTR_INIT;
+    on_own.scheduler = &own;
+    attr = &on_own;
+    int rc = spawn(NULL, &carrier);
+    mc_assert(rc == 0);
+    mc_thread(shut_down_and_free, NULL);
+    mc_thread(run_guest, NULL);
 }
 
 static void late_wake(void)
@@ -311,6 +363,7 @@ static void check(void)
 
 const struct mc_model mc_models[] = {
     { .name = "shutdown_one_task", .setup = one_task },
+    { .name = "shutdown_guest", .setup = guest, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_wake", .setup = late_wake, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_release", .setup = late_release, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_spawn",
