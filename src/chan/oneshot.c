@@ -128,6 +128,7 @@ static void publish_queued(struct oneshot *oneshot, uint32_t bits)
 }
 
 /// Adds bits to a word that was just read, where nobody waits; false if it is not that any more.
+// NOLINTNEXTLINE(readability-non-const-parameter): a failed exchange stores there
 static inline bool publish(struct oneshot *oneshot, uint32_t *word, uint32_t bits)
 {
     return atomic_compare_exchange_weak_explicit(&oneshot->word, word, *word | bits,
