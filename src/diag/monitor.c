@@ -10,7 +10,8 @@
 // its carrier has used that much CPU time; one that waits in a system call needs none.
 //
 // If carriers share (WEFT_STEAL), what a stuck one has on offer is taken by another that is sent there:
-// its owner may have asked nobody, because the first task on offer is its own next work.
+// its owner may have asked nobody, because the first task on offer is its own next work. And it is
+// marked, so that tasks which may move are woken elsewhere (sched/steal.c, H7).
 //
 //   M1  A task is reported once, however often it does it again (unless too many others did it since).
 //   M2  A task that announced what it does (weft_block_begin) is not reported.
@@ -186,7 +187,11 @@ static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
             mark->glance = glance;
             mark->since = now;
             mark->cpu_ns = cpu_ns;
+            if (announced != glance.task && weft__tally_get(&carrier->stuck) != 0) {
+                weft__tally_set(&carrier->stuck, 0); // marked a moment too late, it sleeps so
+            }
         } else if (now - mark->since >= threshold) {
+            weft__tally_set(&carrier->stuck, 1);
             send_help(monitor, carrier);
             report(monitor, carrier, mark, now - mark->since);
         }

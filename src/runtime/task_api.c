@@ -122,6 +122,7 @@ int weft_block_begin(void)
     weft__tally(&carrier->counts.announced, 1);
     atomic_store_explicit(&carrier->announced, task, memory_order_relaxed);
     // A single task on offer is its owner's own next work, and so far nobody was asked to take it.
+    weft__tally_set(&carrier->stuck, 1);
     if (carrier->shares && weft__offer_count(&carrier->offer) > 0) {
         weft__search_ask(carrier, carrier);
     }
@@ -139,6 +140,7 @@ int weft_block_end(void)
         return -EPERM;
     }
     atomic_store_explicit(&carrier->announced, NULL, memory_order_relaxed);
+    weft__tally_set(&carrier->stuck, 0);
     return 0;
 }
 

@@ -79,7 +79,7 @@ struct weft__carrier {
     weft_time quantum_ns;
     weft_time spin_ns;
     bool stop;
-    bool polls; // its poller has I/O to do, so it does not look for tasks to steal
+    bool polls;       // its poller has I/O to do, so it does not look for tasks to steal
     bool shares;      // puts tasks that may move on offer; fixed
     bool offers_turn; // or else that of `local`
     int sent_to;      // number + 1 of the carrier to rob; 0: none
@@ -94,7 +94,8 @@ struct weft__carrier {
     void *driver_state;
     struct weft__sim_clock *sim; // NULL: the real clock
     pthread_t thread;
-    int tid;                       // the kernel's number of that
+    int tid;                // the kernel's number of that
+    _Atomic uint64_t stuck; // 1: a task blocks it, or says so; cleared when the loop has its turn
     struct weft__lookout *lookout; // NULL: nobody watches
     struct weft__request control;  // the runtime's: stop, or report that you saw the root's cause
 

@@ -95,6 +95,9 @@ static void sharing_ready(struct weft_scheduler *policy, struct weft__task *task
     (void)policy;
     struct weft__carrier *self = weft__carrier_self();
     weft__task_return(task);
+    if (weft__unlikely(weft__tally_get(&task->home->stuck) != 0) && task->home != self) {
+        weft__task_evade(task, self);
+    }
     if (task->home == self) {
         weft__share(self, task);
     } else if (self != NULL && self->crew == task->crew) {

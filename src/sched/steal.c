@@ -13,6 +13,8 @@
 //       for when there are two, or when a step ends and leaves one behind.
 //
 //   H6  A task on a scheduler of the program's has a home that serves it (guest.h): that stays.
+//   H7  Who wakes a task that may move, and finds its home stuck, sends it elsewhere, under the rules of
+//       H2. Whether a carrier is stuck is a guess: both answers are right.
 //
 // in_flight is written by the task, and by its home when a timer fires. A waker that finds 0 there
 // acquires what the home did to the timer, because the task may run elsewhere next.
@@ -34,6 +36,26 @@ void weft__task_return(struct weft__task *task)
 {
     if (weft__unlikely(task->home != task->origin) && may_move(task)) {
         task->home = task->origin;
+    }
+}
+
+void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
+{
+    const struct weft__crew *crew = task->crew;
+    struct weft__carrier *stuck = task->home;
+    if (!may_move(task)) {
+        return;
+    }
+    for (int i = 0; i < crew->count; i++) {
+        // The waker itself first, if it is one of us: it is certainly awake.
+        int first = self != NULL && self->crew == crew ? self->number : stuck->number + 1;
+        struct weft__carrier *carrier = &crew->carriers[(first + i) % crew->count];
+        bool near = crew->steals_globally || carrier->cluster == stuck->cluster;
+        if (near && weft__tally_get(&carrier->stuck) == 0) {
+            task->home = carrier; // as if that had stolen it
+            task->origin = task->started ? task->origin : carrier;
+            return;
+        }
     }
 }
 

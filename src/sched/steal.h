@@ -14,6 +14,10 @@ void weft__share(struct weft__carrier *carrier, struct weft__task *task);
 /// has it to himself.
 void weft__task_return(struct weft__task *task);
 
+/// Sends a task whose home is stuck to a carrier that is not, if it may move. `self` is the calling
+/// carrier, of whatever crew, or NULL. The caller has the task to himself.
+void weft__task_evade(struct weft__task *task, struct weft__carrier *self);
+
 /// The next ready task of a carrier that shares: `local` and `offer` take turns.
 struct weft__node *weft__next_shared(struct weft__carrier *carrier);
 

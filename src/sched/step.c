@@ -198,6 +198,9 @@ bool weft__step(struct weft__carrier *carrier)
     weft__carrier_open_inbox(carrier);
     count_step(carrier);
     run_tasks(carrier);
+    if (weft__unlikely(weft__tally_get(&carrier->stuck) != 0)) {
+        weft__tally_set(&carrier->stuck, 0); // here we are
+    }
     fire_timers(carrier);
     flush(carrier);
     if (weft__carrier_has_work(carrier) || weft__unlikely(carrier->sim != NULL)) {

@@ -260,6 +260,75 @@ TEST_DRIVERS(with_stealing_the_monitor_sends_others_for_what_waits)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+// A task that may move and waits while its carrier gets stuck: whoever wakes it takes it elsewhere.
+
+static struct weft_semaphore wake_it;
+static _Atomic int waiting;
+
+static int waits_and_tells(void *arg)
+{
+    atomic_fetch_add(&waiting, 1);
+    CHECK_OK(weft_semaphore_acquire(&wake_it, 1, WEFT_FOREVER));
+    return tells(arg);
+}
+
+static int gets_stuck_beside_a_waiter(void *arg)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task;
+    bool announce = arg != NULL;
+    int before = atomic_load(&waiting);
+    attr.migratable = true;
+    CHECK_OK(weft_spawn(&task, waits_and_tells, NULL, &attr));
+    while (atomic_load(&waiting) == before || weft_semaphore_available(&wake_it) > 0) {
+        CHECK_OK(weft_yield());
+    }
+    CHECK_OK(weft_yield()); // now it is asleep, if it is here
+    if (announce) {
+        CHECK_OK(weft_block_begin());
+    }
+    atomic_fetch_add(&waiting, 1); // tells the test
+    CHECK_OK(reads_until_told(NULL));
+    if (announce) {
+        CHECK_OK(weft_block_end());
+    }
+    return weft_join(NULL, task, WEFT_FOREVER);
+}
+
+static void wake_what_a_stuck_carrier_holds(bool announce)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    CHECK_OK(weft_semaphore_init(&wake_it, 0));
+    options.steal = WEFT_STEAL_ON;
+    options.stuck_ns = announce ? 0 : options.stuck_ns;
+    options.log = gather_log;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    for (int i = 0; i < 10; i++) {
+        weft_task *task;
+        int before = atomic_load(&waiting);
+        uint64_t stuck = stuck_count(runtime);
+        CHECK_OK(weft_runtime_spawn(&task, runtime, gets_stuck_beside_a_waiter,
+                                    announce ? &options : NULL, NULL));
+        while (atomic_load(&waiting) < before + 2 || (!announce && stuck_count(runtime) == stuck)) {
+            sched_yield();
+        }
+        CHECK_OK(weft_semaphore_release(&wake_it, 1));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    }
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+TEST_DRIVERS(with_stealing_what_is_woken_goes_round_an_announced_call)
+{
+    wake_what_a_stuck_carrier_holds(true);
+}
+
+TEST_DRIVERS(with_stealing_what_is_woken_goes_round_a_stuck_carrier)
+{
+    wake_what_a_stuck_carrier_holds(false);
+}
+
 static int yields_for_long(void *arg)
 {
     weft_time end = weft_now() + 60 * WEFT_MS;
