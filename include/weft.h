@@ -33,6 +33,7 @@
 #include <weft/sync.h>
 #include <weft/task.h>
 #include <weft/time.h>
+#include <weft/trace.h>
 #include <weft/unix.h>
 #include <weft/token.h>
 #include <weft/topology.h>

@@ -8,6 +8,7 @@
 #include "sched/crew.h"
 #include "task/host.h"
 #include "task/run.h"
+#include "task/trace.h"
 
 bool weft__task_claim(struct weft__task *task)
 {
@@ -19,6 +20,7 @@ bool weft__task_claim(struct weft__task *task)
 void weft__guest_turn(struct weft__task *task, struct weft__guest *guest)
 {
     struct weft__runner *runner = &guest->runner;
+    weft__trace(WEFT_TRACE_RUN, task);
     if (weft__likely(task->kind == &weft__kind_thread)) {
         int cancelled = weft__thread_enter(task, runner);
         (void)weft__context_resume(&runner->context, &task->context, cancelled, runner->control);

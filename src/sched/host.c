@@ -53,6 +53,7 @@ void weft__host_arm(struct weft__task *task, weft_time deadline)
 void weft__host_park(struct weft__task *task, weft_time deadline)
 {
     weft_assert(task->kind == &weft__kind_thread);
+    weft__trace(WEFT_TRACE_PARK, task);
     if (weft__unlikely(task->abroad)) {
         weft__abroad_park(task, deadline);
         return;

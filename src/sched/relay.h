@@ -19,6 +19,7 @@
 #include "sched/carrier.h"
 #include "sched/clock.h"
 #include "task/run.h"
+#include "task/trace.h"
 
 /// Fetches what the next two runs will touch: the next task's saved registers, and the control
 /// block after that. With thousands of stacks each of these would otherwise be a cache miss.
@@ -38,6 +39,7 @@ static inline void weft__carrier_turn_to(struct weft__carrier *carrier, struct w
 {
     carrier->current = task;
     carrier->slice_end = 0;
+    weft__trace(WEFT_TRACE_RUN, task);
     if (weft__unlikely(carrier->sim != NULL)) {
         weft__sim_note(carrier->sim, task->id);
     }

@@ -7,6 +7,7 @@
 #include "sched/crew.h"
 #include "sched/guest.h"
 #include "task/host.h"
+#include "task/trace.h"
 #include "task/word.h"
 
 _Static_assert(sizeof(struct weft__task) <= 576, "a sleeping thread has to fit into one page");
@@ -262,6 +263,7 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
         *handle = task;
     }
     see_late_shutdown(crew, self, task);
+    weft__trace(WEFT_TRACE_SUBMIT, task);
     task->sched->ops->on_start(task->sched, task);
     return 0;
 

@@ -24,6 +24,7 @@
 #include "sched/clock.h"
 #include "sched/crew.h"
 #include "sched/relay.h"
+#include "task/trace.h"
 
 #define ENOUGH_TO_SHARE 2
 
@@ -104,8 +105,16 @@ struct weft__task *weft__relay_next_offered(struct weft__carrier *carrier)
     return task;
 }
 
+/// For whoever traces it.
+struct robbery {
+    const struct weft__carrier *victim;
+    uint64_t depth;
+    bool directed;
+};
+
 /// Takes in what was stolen. It stays on offer: others may be idle, too.
-static void receive(struct weft__carrier *carrier, struct weft__fifo *loot)
+static void receive(struct weft__carrier *carrier, struct weft__fifo *loot,
+                    const struct robbery *from)
 {
     for (struct weft__node *node; (node = weft__fifo_pop(loot)) != NULL;) {
         struct weft__task *task = weft__container_of(node, struct weft__task, node);
@@ -113,17 +122,21 @@ static void receive(struct weft__carrier *carrier, struct weft__fifo *loot)
         if (!task->started) {
             task->origin = carrier; // H2
         }
+        if (weft__traced()) {
+            weft__trace_steal(task, from->victim, carrier, from->depth, from->directed);
+        }
         (void)queue(carrier, task);
     }
 }
 
 /// Returns how many tasks were taken, 0 if the victim has none, -EBUSY or -EAGAIN. After -EBUSY the
 /// other thief asks for help if it leaves something behind.
-static int rob(struct weft__carrier *carrier, struct weft__carrier *victim)
+static int rob(struct weft__carrier *carrier, struct weft__carrier *victim, bool directed)
 {
     struct weft__fifo loot = { 0 };
+    struct robbery from = { victim, weft__offer_count(&victim->offer), directed };
     int count = victim != carrier ? weft__offer_steal(&victim->offer, &loot) : 0;
-    receive(carrier, &loot);
+    receive(carrier, &loot, &from);
     return count;
 }
 
@@ -151,7 +164,7 @@ void weft__steal_sent(struct weft__carrier *carrier)
     if (weft__likely(victim == NULL)) {
         return;
     }
-    int taken = rob(carrier, victim);
+    int taken = rob(carrier, victim, true);
     tally(&carrier->counts.stolen_sent, taken);
     weft__search_stop(victim, carrier);
     pass_on(carrier, victim, taken);
@@ -159,7 +172,7 @@ void weft__steal_sent(struct weft__carrier *carrier)
 
 void weft__steal_for(struct weft__carrier *carrier, struct weft__carrier *victim)
 {
-    int taken = rob(carrier, victim);
+    int taken = rob(carrier, victim, true);
     tally(&carrier->counts.stolen_sent, taken);
     pass_on(carrier, victim, taken);
 }
@@ -202,7 +215,7 @@ bool weft__steal_idly(struct weft__carrier *carrier)
     if (victim == NULL) {
         return false;
     }
-    int taken = rob(carrier, victim);
+    int taken = rob(carrier, victim, false);
     tally(&carrier->counts.stolen_idly, taken);
     pass_on(carrier, victim, taken);
     return taken > 0;

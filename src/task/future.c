@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "task/scope.h"
+#include "task/trace.h"
 #include "task/waker.h"
 
 /// weft_future.opaque; whoever polls it writes them.
@@ -51,6 +52,7 @@ void weft__future_poll(struct weft__task *task)
     }
     weft_waker waker = weft__waker_borrowed(task);
     if (weft_future_poll(future, &waker) == WEFT_PENDING) {
+        weft__trace(WEFT_TRACE_PARK, task);
         task->verdict = WEFT__PARKED;
         return;
     }

@@ -1,9 +1,12 @@
 // run.c - making a task run again, and letting go of it. Running it is in run.h.
 #include "task/run.h"
 
+#include "task/trace.h"
+
 void weft__interrupt(struct weft__task *task, uint64_t flags)
 {
     if (weft__word_wake(task, flags)) {
+        weft__trace(WEFT_TRACE_SUBMIT, task);
         task->sched->ops->on_continue(task->sched, task);
     }
 }

@@ -9,6 +9,7 @@
 #include "task/host.h"
 #include "task/join.h"
 #include "task/scope.h"
+#include "task/trace.h"
 
 void weft__assert_failed(const char *what, const char *file, int line)
 {
@@ -21,6 +22,8 @@ void weft__assert_failed(const char *what, const char *file, int line)
 
 UNUSED const struct weft__kind weft__kind_thread = { .name = "thread" };
 UNUSED const struct weft__kind weft__kind_future = { .name = "future" };
+
+UNUSED _Atomic(const struct weft__tracer *) weft__tracer; // nobody traces
 
 UNUSED bool weft__scope_look(struct weft__task *task)
 {
