@@ -1,9 +1,8 @@
-// many.c - connections as such: accepting and closing them, a storm of them, many that do nothing.
+// many.c - connections as such: accepting and closing them, a storm of them.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "net.h"
@@ -11,8 +10,6 @@
 #define EVENTS 512
 #define REQUEST_BYTES 64
 #define ACCEPT_WINDOW 32 // connections that are opened at the same time
-#define IDLE_WINDOW 512
-#define IDLE_NS_EACH 20000 // how long to look at so many connections: 100,000 for two seconds
 
 struct opening {
     const struct load_address *address;
@@ -142,34 +139,6 @@ static int storm(struct net_job *job, struct contender_result *out)
     return 0;
 }
 
-static int idle(struct net_job *job, struct contender_result *out)
-{
-    struct server_memory before, after;
-    unsigned count = (unsigned)job->count;
-    server_memory(&job->server, &before);
-    int rc = net_connect_many(&job->server.address, fds, count, IDLE_WINDOW, NULL);
-    if (rc < 0) {
-        return rc;
-    }
-    server_settle(&job->server);
-    server_memory(&job->server, &after);
-    double sleeps = server_sleeps(&job->server);
-    uint64_t span_ns = job->count * IDLE_NS_EACH;
-    nanosleep(&(struct timespec){ (time_t)(span_ns / 1000000000), (long)(span_ns % 1000000000) },
-              NULL);
-    sleeps = server_sleeps(&job->server) - sleeps;
-    contender_add(out, "wakeups_per_s", sleeps * 1e9 / (double)span_ns);
-    contender_add(out, "resident_bytes_per_connection",
-                  (after.resident_bytes - before.resident_bytes) / count);
-    contender_add(out, "page_table_bytes_per_connection",
-                  (after.page_table_bytes - before.page_table_bytes) / count);
-    contender_add(out, "kernel_bytes_per_connection",
-                  (after.slab_bytes - before.slab_bytes) / count);
-    contender_add(out, "connections", count);
-    close_all(fds, count);
-    return 0;
-}
-
 // The server closes each connection as soon as it has accepted it; the client then closes it with a
 // reset, so that no port waits.
 static int accept_close(struct net_job *job, struct contender_result *out)
@@ -206,4 +175,3 @@ static int accept_close(struct net_job *job, struct contender_result *out)
 
 const struct net_kind net_accept = { "accept", "close", false, NULL, accept_close };
 const struct net_kind net_storm = { "storm", "echo", true, make_room, storm };
-const struct net_kind net_idle = { "idle", "echo", true, make_room, idle };

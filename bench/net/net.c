@@ -132,11 +132,12 @@ static int prepare(const char *bench, const char *count)
     // The server inherits it.
     unsigned wanted = kind->many ? (unsigned)job.count : job.connections;
     unsigned allowed = load_allow_files(wanted);
-    if (allowed < wanted) {
-        if (!kind->many || allowed == 0) {
-            skip("not allowed to open so many descriptors");
-            return -1;
-        }
+    if (allowed < wanted && (!kind->many || allowed == 0)) {
+        skip("not allowed to open so many descriptors");
+        return -1;
+    }
+    job.share = allowed;
+    if (allowed < wanted && kind->mode != NULL) {
         job.count = allowed;
     }
     return 0;

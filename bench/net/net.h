@@ -13,13 +13,16 @@ struct net_job {
     unsigned connections, depth;
     int server_cpu;
     uint64_t count; // operations a round
+    unsigned share; // connections that one process may have
 };
 
 /// What a row does. All return 0 or a negative errno.
 struct net_kind {
     const char *name; // the part of the row's name after "tcp/" or "unix/"
     const char *mode; // of serve.h; NULL: the kind starts the server by itself
-    bool many; // the count is one of connections: server and client need descriptors for them
+    bool
+        many; // the count is one of connections: server and client need descriptors for them, or the
+              // kind, which then starts the servers, spreads them over several
     int (*open)(struct net_job *job); // may be NULL; before the first round. May set `server.why`
     int (*round)(struct net_job *job, struct contender_result *out);
 };

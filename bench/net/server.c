@@ -173,7 +173,11 @@ void server_memory(const struct server *server, struct server_memory *out)
     snprintf(path, sizeof path, "/proc/%d/status", (int)server->pid);
     out->resident_bytes = proc_number(path, "VmRSS:") * 1024;
     out->page_table_bytes = proc_number(path, "VmPTE:") * 1024;
-    out->slab_bytes = proc_number("/proc/meminfo", "Slab:") * 1024;
+}
+
+double server_slab_bytes(void)
+{
+    return proc_number("/proc/meminfo", "Slab:") * 1024;
 }
 
 double server_sleeps(const struct server *server)

@@ -35,9 +35,11 @@ void server_settle(const struct server *server);
 
 struct server_memory {
     double resident_bytes, page_table_bytes;
-    double slab_bytes; // of the kernel, for everybody
 };
 void server_memory(const struct server *server, struct server_memory *out);
+
+/// The kernel's slabs, for everybody.
+double server_slab_bytes(void);
 
 /// How often its threads have gone to sleep.
 double server_sleeps(const struct server *server);
