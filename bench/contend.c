@@ -12,6 +12,7 @@
 #include "floor/wake.h"
 #include "weft_bench.h"
 #include "weft_chan.h"
+#include "weft_sched.h"
 
 static const struct contender_bench benches[] = {
     { "switch", weft_switch },
@@ -37,6 +38,9 @@ int contend(const char *name, const char *count)
 {
     if (strncmp(name, "floor/", 6) == 0 && wake_serve(name + 6, count)) {
         return 0;
+    }
+    if (strncmp(name, "sched/", 6) == 0) {
+        return contender_main(name, count, weft_sched_benches);
     }
     if (strncmp(name, "chan/", 5) == 0 || strncmp(name, "sync/", 5) == 0) {
         return weft_chan_contend(name, count);

@@ -59,6 +59,9 @@ void contender_memory(struct contender_memory *out);
 
 #define CONTENDER_SEED 88172645463325252u
 
+/// Steps of the generator that one task of the row `skew` makes: some microseconds.
+#define CONTENDER_SKEW_ROUNDS 4000
+
 /// The next pseudo-random delay, between one minute and 61 minutes: it never comes.
 static inline uint64_t contender_delay_ns(uint64_t *random)
 {

@@ -51,7 +51,14 @@ enum weft_topology {
     WEFT_TOPOLOGY_ON,
 };
 
-/// Whether an idle carrier takes over tasks from a busy one. What may move: virtual threads that have
+/// Where ready tasks go. Chosen by WEFT_SCHED, too, unless that names a scheduler of the program's.
+enum weft_policy {
+    WEFT_POLICY_DEFAULT = 0, ///< locality
+    WEFT_POLICY_LOCALITY,    ///< home: tasks that work together stay on one carrier
+    WEFT_POLICY_STEALING, ///< what may move (see enum weft_steal) runs on whatever carrier comes first
+};
+
+/// Whether, under locality, an idle carrier takes over tasks from a busy one. What may move: virtual threads that have
 /// not started, which then stay where they were taken to; futures and migratable threads, which come
 /// back. Never a task that was placed on a carrier (WEFT_PLACE_CARRIER), nor one with timers or
 /// operations in flight.
@@ -95,12 +102,13 @@ struct weft_options {
                                  ///< carrier for so long; 0: nobody watches
     enum weft_steal steal; ///< WEFT_STEAL: off, on; idle carriers take tasks that may move; off
     enum weft_steal_scope steal_scope;                ///< WEFT_STEAL_SCOPE: global, cluster; global
+    enum weft_policy policy;                          ///< WEFT_SCHED: locality, stealing; locality
     enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
     weft_log_fn log;                                  ///< NULL: standard error
     void *log_ctx;
-    /// WEFT_SCHED: "locality", or a name given to weft_scheduler_register(). Runs every task that it
+    /// WEFT_SCHED: "locality", "stealing", or a name given to weft_scheduler_register(). Runs every task that it
     /// may have (weft/scheduler.h): threads that must not move are the built-in scheduler's unless it
     /// keeps them on their OS thread. Borrowed; the runtime takes a reference. NULL: the built-in one.
     struct weft_scheduler *scheduler;
@@ -109,7 +117,7 @@ struct weft_options {
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
             WEFT_TOPOLOGY_AUTO, NULL, 0, WEFT_STEAL_DEFAULT, WEFT_STEAL_SCOPE_DEFAULT,             \
-            (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL                                   \
+            WEFT_POLICY_DEFAULT, (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL              \
     }
 
 /// Fills `options` with "everything by default".

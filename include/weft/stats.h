@@ -53,10 +53,14 @@ struct weft_stats {
     uint64_t offered_most;    ///< the most there were when a turn began, on one carrier
     uint64_t offered_sum;     ///< added up over all turns
     double offered_average;   ///< that divided by `steps`
-    uint64_t searches;        ///< idle carriers that were sent to help
+    uint64_t searches;        ///< carriers that were sent, or went, to look for tasks
     uint64_t searches_denied; ///< requests for help that found enough others searching
     uint64_t stolen_directed; ///< tasks taken by a carrier that was sent for them
     uint64_t stolen_pulled;   ///< tasks taken by a carrier that had nothing to do
+    uint64_t lifo_hits;       ///< tasks that ran next because they were made ready last
+    uint64_t overflows;       ///< times that a carrier had more tasks than it could offer
+    uint64_t batches;         ///< times that a carrier took its share of the common queue
+    uint64_t batch_tasks;     ///< tasks in these
 
     struct weft_io_stats io;             ///< the drivers' own
     struct weft_blocking_stats blocking; ///< the blocking pool's; only with WEFT_STATS_ALL

@@ -51,13 +51,20 @@ const struct weft__stat weft__stats_table[] = {
     GAUGE(offered_most, "offered_tasks_max", CARRIERS, "The most of them when a turn began."),
     COUNTER(offered_sum, "offered_tasks_sum", CARRIERS,
             "Tasks on offer added up over all turns; divide by weft_steps_total for the average."),
-    COUNTER(searches, "searches", CARRIERS, "Idle carriers that were sent to help."),
+    COUNTER(searches, "searches", THREADS, "Carriers that were sent, or went, to look for tasks."),
     COUNTER(searches_denied, "searches_denied", CARRIERS,
             "Requests for help that found enough others searching."),
     COUNTER(stolen_directed, "tasks_stolen_directed", CARRIERS,
             "Tasks taken by a carrier that was sent for them."),
     COUNTER(stolen_pulled, "tasks_stolen_pulled", CARRIERS,
             "Tasks taken by a carrier that had nothing to do."),
+    COUNTER(lifo_hits, "lifo_hits", CARRIERS,
+            "Tasks that ran next because they were made ready last."),
+    COUNTER(overflows, "offer_overflows", CARRIERS,
+            "Times that a carrier had more tasks than it could offer."),
+    COUNTER(batches, "inject_batches", CARRIERS,
+            "Times that a carrier took its share of the common queue."),
+    COUNTER(batch_tasks, "inject_tasks", CARRIERS, "Tasks in these."),
 
     COUNTER(io.submitted, "io_submitted", CARRIERS, "Operations begun."),
     COUNTER(io.completed, "io_completed", CARRIERS, "Operations ended."),
@@ -122,6 +129,10 @@ static void add_carrier(struct weft_stats *stats, const struct weft__carrier *ca
     stats->inbox_most = greater(stats->inbox_most, read_counter(&counts->inbox_most));
     stats->wakes_sent += read_counter(&counts->kicks);
     stats->wakes_suppressed += read_counter(&counts->kicks_saved);
+    stats->lifo_hits += read_counter(&counts->lifo_hits);
+    stats->overflows += read_counter(&counts->overflows);
+    stats->batches += read_counter(&counts->batches);
+    stats->batch_tasks += read_counter(&counts->injected);
 }
 
 static void add_stealing(struct weft_stats *stats, struct weft__carrier *carrier)
@@ -142,6 +153,7 @@ static void add_outside(struct weft_stats *stats, const struct weft__crew *crew)
     stats->ended += read_counter(&crew->foreign_ended);
     stats->wakes_sent += read_counter(&crew->foreign_counts.kicks);
     stats->wakes_suppressed += read_counter(&crew->foreign_counts.kicks_saved);
+    stats->searches += read_counter(&crew->foreign_counts.searches_started);
 }
 
 int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)

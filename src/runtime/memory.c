@@ -33,15 +33,16 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->control.node.kind = WEFT__NODE_REQUEST;
 }
 
-/// A carrier that is alone has nobody to share with.
+/// Under locality a carrier that is alone has nobody to share with.
 static int share(struct weft__crew *crew, const struct weft_options *options)
 {
-    if (options->steal != WEFT_STEAL_ON || crew->count == 1) {
+    bool freely = options->policy == WEFT_POLICY_STEALING;
+    if (!freely && (options->steal != WEFT_STEAL_ON || crew->count == 1)) {
         return 0;
     }
     crew->steals_globally = options->steal_scope == WEFT_STEAL_GLOBAL;
-    crew->sched.ops = &weft__sharing_ops;
-    return weft__steal_init(crew);
+    crew->sched.ops = freely ? &weft__stealing_ops : &weft__sharing_ops;
+    return weft__steal_init(crew, freely);
 }
 
 static int init_crew(struct weft__runtime *runtime)

@@ -250,6 +250,23 @@ static int check_map(struct weft_options *options, const struct weft__log *log, 
     return 0;
 }
 
+/// Names that are not weft's own are looked up later (scheduler_api.c).
+static int resolve_policy(struct weft_options *options, const struct weft__log *log)
+{
+    const char *name = getenv("WEFT_SCHED");
+    if (options->policy == WEFT_POLICY_DEFAULT) {
+        bool stealing = name != NULL && strcmp(name, "stealing") == 0;
+        options->policy = stealing ? WEFT_POLICY_STEALING : WEFT_POLICY_LOCALITY;
+    }
+    if (options->policy == WEFT_POLICY_LOCALITY || options->policy == WEFT_POLICY_STEALING) {
+        return 0;
+    }
+    weft__log(log, WEFT_LOG_ERROR, "options",
+              "weft_options.policy = %d is not allowed: it must be 0..%d", (int)options->policy,
+              (int)WEFT_POLICY_STEALING);
+    return -EINVAL;
+}
+
 bool weft__options_describe(size_t index, struct weft__option_text *text)
 {
     if (index >= WEFT__ARRAY_LEN(rows)) {
@@ -299,6 +316,9 @@ int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
     int rc = check_hooks(resolved, log);
     for (size_t i = 0; i < WEFT__ARRAY_LEN(rows) && rc == 0; i++) {
         rc = resolve_row(resolved, &rows[i], log);
+    }
+    if (rc == 0) {
+        rc = resolve_policy(resolved, log);
     }
     if (rc == 0 && resolved->cpus != NULL) {
         rc = check_map(resolved, log, options != NULL && options->cpus != NULL);

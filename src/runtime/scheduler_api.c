@@ -22,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry entries[NAMES]; // under lock; only grows
 static size_t count;                // under lock
 
-static const char *const builtins[] = { "locality" };
+static const char *const builtins[] = { "locality", "stealing" };
 
 bool weft__scheduler_is_builtin(const char *name)
 {

@@ -43,6 +43,15 @@ struct weft__flush {
     void (*fn)(struct weft__flush *flush, struct weft__carrier *carrier);
 };
 
+/// What the work-stealing policy keeps of a carrier (policy_stealing.c).
+struct weft__worker {
+    struct weft__node *lifo; // made ready last
+    unsigned lifo_run;       // taken from there in a row
+    unsigned since_look;     // tasks since the last look at the common queue
+    unsigned interval;       // so many between two looks
+    int64_t average_ns;      // of a task
+};
+
 struct weft__carrier {
     // Anyone's.
     _Alignas(WEFT__LINE_PAIR) _Atomic uint64_t state;
@@ -81,8 +90,10 @@ struct weft__carrier {
     bool stop;
     bool polls;       // its poller has I/O to do, so it does not look for tasks to steal
     bool shares;      // puts tasks that may move on offer; fixed
+    bool freely;      // under the work-stealing policy; fixed
     bool offers_turn; // or else that of `local`
     int sent_to;      // number + 1 of the carrier to rob; 0: none
+    struct weft__worker worker;
 
     // Fixed once the carrier runs; anyone may read.
     int number;

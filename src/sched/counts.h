@@ -40,12 +40,20 @@ struct weft__carrier_counts {
     _Atomic uint64_t searches_denied; // enough were searching already
     _Atomic uint64_t stolen_sent;     // tasks taken by this carrier from one that it was sent to
     _Atomic uint64_t stolen_idly;     // tasks taken on its own account
+
+    // The work-stealing policy (policy_stealing.c).
+    _Atomic uint64_t lifo_hits; // tasks taken from the slot
+    _Atomic uint64_t overflows; // times that the ring was full
+    _Atomic uint64_t batches;   // taken from the common queue
+    _Atomic uint64_t injected;  // tasks in them
 };
 
 /// What threads count that are no carriers; they share it.
 struct weft__foreign_counts {
     _Atomic uint64_t kicks;
     _Atomic uint64_t kicks_saved;
+    _Atomic uint64_t searches_started;
+    _Atomic uint64_t searches_stopped;
 };
 
 /// Counts by one; only the counter's own thread writes it. What was done before is seen by whoever

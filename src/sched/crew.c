@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "sched/park.h"
+#include "sched/policy_stealing.h"
 #include "sched/steal.h"
 
 void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats)
@@ -110,4 +111,40 @@ static void sharing_ready(struct weft_scheduler *policy, struct weft__task *task
 const struct weft_scheduler_ops weft__sharing_ops = {
     .on_start = sharing_ready,
     .on_continue = sharing_ready,
+};
+
+static void inject(struct weft__task *task)
+{
+    struct weft__crew *crew = task->crew;
+    weft__crew_enter(crew);
+    weft__free_inject(task);
+    weft__crew_leave(crew);
+}
+
+static void stealing_continue(struct weft_scheduler *policy, struct weft__task *task)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (!weft__task_may_move(task)) {
+        locality_ready(policy, task);
+    } else if (self != NULL && self->crew == task->crew) {
+        weft__free_ready(self, task);
+    } else {
+        inject(task);
+    }
+}
+
+/// Where a task starts is the program's wish, if it has one.
+static void stealing_start(struct weft_scheduler *policy, struct weft__task *task)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (self != NULL && self->crew == task->crew && task->home != self) {
+        locality_ready(policy, task);
+    } else {
+        stealing_continue(policy, task);
+    }
+}
+
+const struct weft_scheduler_ops weft__stealing_ops = {
+    .on_start = stealing_start,
+    .on_continue = stealing_continue,
 };

@@ -3,6 +3,7 @@
 #define WEFT_SCHED_CREW_H
 
 #include "sched/carrier.h"
+#include "sched/inject.h"
 #include "sched/topology.h"
 #include "task/blocks.h"
 #include "task/scope.h"
@@ -30,6 +31,7 @@ struct weft__crew {
     struct weft__topology topology; // no CPUs: all carriers float
     struct weft__help *help;        // one for each cluster; NULL unless carriers share (steal.c)
     bool steals_globally;           // or else within a cluster
+    uint32_t most_searchers;        // on their own account, in a cluster
     struct weft_scheduler sched;    // the policy
     struct weft_scheduler delegate; // what schedulers of the program's hand tasks to (scheduler.c)
     struct weft_scheduler *chosen;  // one of those for all tasks that it takes, or NULL
@@ -41,6 +43,7 @@ struct weft__crew {
     bool simulated;      // then foreign threads are refused
     uint32_t generation; // of the process that made it: forks that lay before
 
+    struct weft__inject inject;   // ready tasks of no carrier (policy_stealing.c)
     struct weft__scope root;      // every weft_go lives in it
     struct weft__blocks blocks;   // control blocks of futures
     _Atomic uint32_t next_spread; // round robin
@@ -129,7 +132,10 @@ struct weft__carrier *weft__place_lighter(struct weft__crew *crew, struct weft__
 /// The operations of the locality policy: a ready task goes to its home.
 extern const struct weft_scheduler_ops weft__locality_ops;
 
-/// The same with stealing: what may move is on offer there, and comes back after it was taken.
+/// The operations of the work-stealing policy: what may move goes where it was made ready.
+extern const struct weft_scheduler_ops weft__stealing_ops;
+
+/// Locality with stealing: what may move is on offer there, and comes back after it was taken.
 extern const struct weft_scheduler_ops weft__sharing_ops;
 
 #endif

@@ -20,15 +20,16 @@
 //       do nothing: it is seen by whoever takes the bit, because both sides have a fence in between.
 //   S2  Who sets a bit looks for an idle carrier afterwards, and who goes to sleep looks for a bit.
 //       One of them sees the other.
-//   S3  Who sets a bit and finds a searcher leaves it to him: the last searcher looks at the bits when
-//       he has stopped. If he finds a bit that was not there when he last looked at the sleepers, he
-//       sends another. Those that were there have been seen by everyone who fell asleep since.
+//   S3  Who sets a bit and finds a searcher leaves it to him: the last searcher looks at the bits, and
+//       at the sleepers, when he has stopped. So does who wanted to send somebody and found them all
+//       awake; he tries again only if he sees somebody asleep.
 //   S4  Each start of a search is matched by exactly one stop: by send_one's caller if nobody could be
 //       sent, else by the carrier that was sent, before it runs anything; it knows from its state
 //       word, which it exchanges, so that it cannot miss that it was sent while it woke up by itself.
-//   S5  A stop finds who sleeps by the idle bits and the state; the idle bit is a hint, the state
-//       decides. A carrier that is woken for another reason clears its bit a little late: then it is
+//   S5  Who sleeps is found by the idle bits and the states; the bit is a hint, the state decides. A carrier that is woken for another reason clears its bit a little late: then it is
 //       passed over, and looks for itself before it sleeps again.
+//   S6  Who would be one searcher too many may sleep although something is wanted. He announced that
+//       he sleeps before he saw that many searchers, so the last of them to stop sees him.
 //
 // Rejected: looking at all offers before going to sleep (100 carriers would read 100 lines, each time);
 // a timed look (latency, and an idle machine that never sleeps); waking a carrier per task.
@@ -38,6 +39,16 @@
 #include "base/assert.h"
 #include "sched/crew.h"
 #include "sched/park.h"
+
+/// Counts for the carrier, or for threads outside (NULL).
+#define COUNT(crew, self, what)                                                                    \
+    do {                                                                                           \
+        if ((self) != NULL) {                                                                      \
+            weft__tally(&(self)->counts.what, 1);                                                  \
+        } else {                                                                                   \
+            weft__tally_shared(&(crew)->foreign_counts.what);                                      \
+        }                                                                                          \
+    } while (0)
 
 static bool has(struct weft__set *set, int number)
 {
@@ -110,11 +121,26 @@ static struct weft__help *nth_help(const struct weft__carrier *carrier, int n)
     return &crew->help[(carrier->cluster + n) % crew->cluster_count];
 }
 
-static bool anybody_idle_near(const struct weft__carrier *carrier)
+/// Whether a carrier of the cluster sleeps that could be sent.
+static bool anybody_parked(struct weft__help *help, const struct weft__crew *crew)
 {
-    const struct weft__crew *crew = carrier->crew;
-    for (int i = 0; i < reach(crew); i++) {
-        if (!is_empty(&nth_help(carrier, i)->idle, words_of(crew))) {
+    for (int i = 0; i < words_of(crew); i++) {
+        uint64_t idle = atomic_load_explicit(&help->idle.words[i], memory_order_relaxed);
+        for (; idle != 0; idle &= idle - 1) {
+            const struct weft__carrier *carrier = &crew->carriers[i * 64 + __builtin_ctzll(idle)];
+            if (atomic_load_explicit(&carrier->state, memory_order_relaxed) ==
+                WEFT__CARRIER_PARKED) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool anybody_parked_near(const struct weft__carrier *carrier)
+{
+    for (int i = 0; i < reach(carrier->crew); i++) {
+        if (anybody_parked(nth_help(carrier, i), carrier->crew)) {
             return true;
         }
     }
@@ -137,6 +163,7 @@ static bool send_one(struct weft__help *help, struct weft__carrier *victim,
         struct weft__carrier *idle = &crew->carriers[number];
         if (atomic_compare_exchange_strong_explicit(&idle->state, &parked, order,
                                                     memory_order_relaxed, memory_order_relaxed)) {
+            COUNT(crew, self, kicks);
             weft__carrier_kick(idle, self);
             return true;
         }
@@ -154,51 +181,48 @@ static bool send_anyone(struct weft__carrier *victim, struct weft__carrier *self
     return false;
 }
 
-static bool start(struct weft__help *help, uint32_t most, struct weft__carrier *self)
+static bool start(struct weft__crew *crew, struct weft__help *help, uint32_t most,
+                  struct weft__carrier *self)
 {
     uint32_t searchers = atomic_load_explicit(&help->searchers, memory_order_relaxed);
     while (searchers < most) {
         if (atomic_compare_exchange_weak_explicit(&help->searchers, &searchers, searchers + 1,
                                                   memory_order_relaxed, memory_order_relaxed)) {
-            weft__tally(&self->counts.searches_started, 1);
+            COUNT(crew, self, searches_started);
             return true;
         }
     }
-    weft__tally(&self->counts.searches_denied, 1);
+    if (self != NULL) {
+        weft__tally(&self->counts.searches_denied, 1);
+    }
     return false;
 }
 
 /// True: nobody is left who searches for this cluster.
-static bool stop(struct weft__help *help, struct weft__carrier *self)
+static bool stop(struct weft__crew *crew, struct weft__help *help, struct weft__carrier *self)
 {
     uint32_t before = atomic_fetch_sub_explicit(&help->searchers, 1, memory_order_relaxed);
     weft_assert(before > 0); // S4
-    weft__tally(&self->counts.searches_stopped, 1);
+    COUNT(crew, self, searches_stopped);
     return before == 1;
 }
 
 /// Sends somebody for those in the cluster who need help, beginning with number `first`. The caller
 /// has set a bit, or stopped searching.
-static void recruit(struct weft__help *help, int first, struct weft__carrier *self)
+static void recruit(struct weft__crew *crew, struct weft__help *help, int first,
+                    struct weft__carrier *self)
 {
-    struct weft__crew *crew = self->crew;
-    uint64_t seen[WEFT__SET_WORDS] = { 0 };
     for (;;) {
         atomic_thread_fence(memory_order_seq_cst); // S2, S3: set or stopped; now look
-        int number = find(&help->wanted, words_of(crew), first, seen);
+        int number = find(&help->wanted, words_of(crew), first, nobody);
         if (number < 0) {
             return;
         }
         struct weft__carrier *victim = &crew->carriers[number];
-        if (!anybody_idle_near(victim) || !start(help, 1, self)) {
+        if (!anybody_parked_near(victim) || !start(crew, help, 1, self)) {
             return;
         }
-        for (int i = 0; i < words_of(crew); i++) {
-            seen[i] = atomic_load_explicit(&help->wanted.words[i], memory_order_relaxed);
-        }
-        atomic_thread_fence(
-            memory_order_seq_cst); // S3: what we have seen, sleepers see from now on
-        if (send_anyone(victim, self) || !stop(help, self)) {
+        if (send_anyone(victim, self) || !stop(crew, help, self)) {
             return;
         }
     }
@@ -209,19 +233,24 @@ void weft__search_ask(struct weft__carrier *victim, struct weft__carrier *self)
     struct weft__help *help = help_of(victim);
     atomic_thread_fence(memory_order_seq_cst); // S1: pushed; now look
     if (!has(&help->wanted, victim->number) && insert(&help->wanted, victim->number)) {
-        recruit(help, victim->number, self);
+        recruit(victim->crew, help, victim->number, self);
     }
 }
 
 bool weft__search_wanted(struct weft__carrier *carrier)
 {
     const struct weft__crew *crew = carrier->crew;
-    for (int i = 0; i < reach(crew); i++) {
-        if (!is_empty(&nth_help(carrier, i)->wanted, words_of(crew))) {
-            return true;
-        }
+    bool wanted = false;
+    for (int i = 0; i < reach(crew) && !wanted; i++) {
+        wanted = !is_empty(&nth_help(carrier, i)->wanted, words_of(crew));
     }
-    return false;
+    return wanted && atomic_load_explicit(&help_of(carrier)->searchers, memory_order_relaxed) <
+                         crew->most_searchers; // S6
+}
+
+bool weft__search_start(struct weft__carrier *carrier)
+{
+    return start(carrier->crew, help_of(carrier), carrier->crew->most_searchers, carrier);
 }
 
 /// Takes a bit; what follows is a look at the offer.
@@ -261,8 +290,8 @@ struct weft__carrier *weft__search_sent(struct weft__carrier *carrier)
 void weft__search_stop(struct weft__carrier *victim, struct weft__carrier *self)
 {
     struct weft__help *help = help_of(victim);
-    if (stop(help, self)) {
-        recruit(help, victim->number, self);
+    if (stop(victim->crew, help, self)) {
+        recruit(victim->crew, help, victim->number, self);
     }
 }
 

@@ -23,7 +23,8 @@ struct weft__help {
 };
 
 /// Says that `victim` has tasks on offer, and wakes an idle carrier to fetch some, unless somebody is
-/// looking already. `self` is the carrier whose thread we are on: the victim, or who robbed it.
+/// looking already. `self` is the carrier whose thread we are on: the victim, or who robbed it; NULL: it
+/// is a thread outside.
 void weft__search_ask(struct weft__carrier *victim, struct weft__carrier *self);
 
 /// Whether somebody whom this carrier may help needs help. Going to sleep asks this last.
@@ -36,6 +37,10 @@ struct weft__carrier *weft__search_take(struct weft__carrier *carrier);
 /// The same for the one that this carrier was sent to. NULL: it was not sent. Ends with
 /// weft__search_stop().
 struct weft__carrier *weft__search_sent(struct weft__carrier *carrier);
+
+/// Begins to look on one's own account. False: enough do already. Ends with weft__search_stop() for
+/// oneself.
+bool weft__search_start(struct weft__carrier *carrier);
 
 /// Ends a search on behalf of the cluster of `victim`; who was the last one looks for another
 /// searcher.

@@ -11,7 +11,6 @@
 //       carrier by the program (WEFT_PLACE_CARRIER).
 //   H5  The first task on offer is the owner's own next work: nobody is woken for it. Help is asked
 //       for when there are two, or when a step ends and leaves one behind.
-//
 //   H6  A task on a scheduler of the program's has a home that serves it (guest.h): that stays.
 //   H7  Who wakes a task that may move, and finds its home stuck, sends it elsewhere, under the rules of
 //       H2. Whether a carrier is stuck is a guess: both answers are right.
@@ -27,15 +26,11 @@
 #include "task/trace.h"
 
 #define ENOUGH_TO_SHARE 2
-
-static bool may_move(const struct weft__task *task)
-{
-    return task->movable && task->own == NULL && weft__task_unbound(task);
-}
+#define FIRST_INTERVAL 64
 
 void weft__task_return(struct weft__task *task)
 {
-    if (weft__unlikely(task->home != task->origin) && may_move(task)) {
+    if (weft__unlikely(task->home != task->origin) && weft__task_may_move(task)) {
         task->home = task->origin;
     }
 }
@@ -44,7 +39,7 @@ void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
 {
     const struct weft__crew *crew = task->crew;
     struct weft__carrier *stuck = task->home;
-    if (!may_move(task)) {
+    if (!weft__task_may_move(task)) {
         return;
     }
     for (int i = 0; i < crew->count; i++) {
@@ -63,7 +58,8 @@ void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
 /// Like weft__share(), without asking anybody. Returns how many are on offer, 0: it is in `local`.
 static uint32_t queue(struct weft__carrier *carrier, struct weft__task *task)
 {
-    uint32_t on_offer = may_move(task) ? weft__offer_push(&carrier->offer, &task->node) : 0;
+    uint32_t on_offer = weft__task_may_move(task) ? weft__offer_push(&carrier->offer, &task->node)
+                                                  : 0;
     if (on_offer == 0) {
         weft__fifo_push(&carrier->local, &task->node);
     }
@@ -72,9 +68,16 @@ static uint32_t queue(struct weft__carrier *carrier, struct weft__task *task)
 
 void weft__share(struct weft__carrier *carrier, struct weft__task *task)
 {
-    if (queue(carrier, task) >= ENOUGH_TO_SHARE) {
+    if (carrier->freely) {
+        weft__free_yielded(carrier, task);
+    } else if (queue(carrier, task) >= ENOUGH_TO_SHARE) {
         weft__search_ask(carrier, carrier);
     }
+}
+
+static struct weft__node *pick(struct weft__carrier *carrier)
+{
+    return carrier->freely ? weft__free_pick(carrier) : weft__offer_pop(&carrier->offer);
 }
 
 struct weft__node *weft__next_shared(struct weft__carrier *carrier)
@@ -82,17 +85,23 @@ struct weft__node *weft__next_shared(struct weft__carrier *carrier)
     carrier->offers_turn = !carrier->offers_turn;
     struct weft__node *node = NULL;
     if (carrier->offers_turn) {
-        node = weft__offer_pop(&carrier->offer);
+        node = pick(carrier);
     }
     if (node == NULL) {
         node = weft__fifo_pop(&carrier->local);
     }
-    return node != NULL || carrier->offers_turn ? node : weft__offer_pop(&carrier->offer);
+    if (node == NULL && !carrier->offers_turn) {
+        node = pick(carrier);
+    }
+    if (node == NULL && carrier->freely && weft__free_take_injected(carrier) > 0) {
+        node = pick(carrier);
+    }
+    return node;
 }
 
 struct weft__task *weft__relay_next_offered(struct weft__carrier *carrier)
 {
-    struct weft__node *node = carrier->relay_left > 0 ? weft__offer_pop(&carrier->offer) : NULL;
+    struct weft__node *node = carrier->relay_left > 0 ? pick(carrier) : NULL;
     if (node == NULL) {
         return NULL;
     }
@@ -112,7 +121,7 @@ struct robbery {
     bool directed;
 };
 
-/// Takes in what was stolen. It stays on offer: others may be idle, too.
+/// Takes in tasks, which stay on offer: others may be idle, too. `from` is NULL if nobody was robbed.
 static void receive(struct weft__carrier *carrier, struct weft__fifo *loot,
                     const struct robbery *from)
 {
@@ -122,11 +131,16 @@ static void receive(struct weft__carrier *carrier, struct weft__fifo *loot,
         if (!task->started) {
             task->origin = carrier; // H2
         }
-        if (weft__traced()) {
+        if (weft__traced() && from != NULL) {
             weft__trace_steal(task, from->victim, carrier, from->depth, from->directed);
         }
         (void)queue(carrier, task);
     }
+}
+
+void weft__steal_receive(struct weft__carrier *carrier, struct weft__fifo *loot)
+{
+    receive(carrier, loot, NULL);
 }
 
 /// Returns how many tasks were taken, 0 if the victim has none, -EBUSY or -EAGAIN. After -EBUSY the
@@ -146,7 +160,8 @@ static void pass_on(struct weft__carrier *carrier, struct weft__carrier *victim,
     if (taken == -EAGAIN || (taken > 0 && weft__offer_count(&victim->offer) > 0)) {
         weft__search_ask(victim, carrier);
     }
-    if (taken > 0 && weft__offer_count(&carrier->offer) >= ENOUGH_TO_SHARE) {
+    bool more = taken > 0 && weft__offer_count(&carrier->offer) >= ENOUGH_TO_SHARE;
+    if (more || (carrier->freely && weft__inject_count(&carrier->crew->inject) > 0)) {
         weft__search_ask(carrier, carrier);
     }
 }
@@ -166,6 +181,9 @@ void weft__steal_sent(struct weft__carrier *carrier)
     }
     int taken = rob(carrier, victim, true);
     tally(&carrier->counts.stolen_sent, taken);
+    if (taken == 0 && carrier->freely) {
+        (void)weft__free_take_injected(carrier); // F2
+    }
     weft__search_stop(victim, carrier);
     pass_on(carrier, victim, taken);
 }
@@ -183,15 +201,19 @@ static struct weft__rng *rng_of(struct weft__carrier *carrier)
     return carrier->sim != NULL ? &carrier->sim->rng : &carrier->random;
 }
 
-/// Any other carrier within reach.
-static struct weft__carrier *draw(struct weft__carrier *carrier)
+/// The carriers that this one may rob.
+static struct weft__cluster reach_of(const struct weft__carrier *carrier)
 {
     const struct weft__crew *crew = carrier->crew;
     const struct weft__cluster all = { .first = 0, .count = crew->count };
-    const struct weft__cluster *from = crew->steals_globally ? &all
-                                                             : &crew->clusters[carrier->cluster];
-    uint32_t drawn = weft__rng_below(rng_of(carrier), (uint32_t)from->count);
-    return &crew->carriers[from->first + (int)drawn];
+    return crew->steals_globally ? all : crew->clusters[carrier->cluster];
+}
+
+static struct weft__carrier *draw(struct weft__carrier *carrier)
+{
+    const struct weft__cluster area = reach_of(carrier);
+    uint32_t drawn = weft__rng_below(rng_of(carrier), (uint32_t)area.count);
+    return &carrier->crew->carriers[area.first + (int)drawn];
 }
 
 static struct weft__carrier *busier_of_two(struct weft__carrier *carrier)
@@ -206,8 +228,32 @@ static struct weft__carrier *busier_of_two(struct weft__carrier *carrier)
     return ones >= others ? one : other;
 }
 
+/// Under the work-stealing policy: whoever asked for help, then everyone, then the common queue.
+static bool search_freely(struct weft__carrier *carrier)
+{
+    if (!weft__search_start(carrier)) {
+        return false;
+    }
+    const struct weft__cluster area = reach_of(carrier);
+    struct weft__carrier *victim = weft__search_take(carrier);
+    int taken = victim != NULL ? rob(carrier, victim, false) : 0;
+    int from = (int)weft__rng_below(rng_of(carrier), (uint32_t)area.count);
+    for (int i = 0; i < area.count && taken == 0; i++) {
+        victim = &carrier->crew->carriers[area.first + (from + i) % area.count];
+        taken = rob(carrier, victim, false);
+    }
+    tally(&carrier->counts.stolen_idly, taken);
+    bool found = taken > 0 || weft__free_take_injected(carrier) > 0;
+    weft__search_stop(carrier, carrier);
+    pass_on(carrier, victim, taken);
+    return found;
+}
+
 bool weft__steal_idly(struct weft__carrier *carrier)
 {
+    if (carrier->freely) {
+        return search_freely(carrier);
+    }
     struct weft__carrier *victim = weft__search_take(carrier);
     if (victim == NULL) {
         victim = busier_of_two(carrier);
@@ -235,15 +281,20 @@ static size_t help_size(const struct weft__crew *crew)
     return (size_t)crew->count * sizeof *crew->help; // there are at most so many clusters
 }
 
-int weft__steal_init(struct weft__crew *crew)
+int weft__steal_init(struct weft__crew *crew, bool freely)
 {
     crew->help = weft__alloc(crew->allocator, help_size(crew), _Alignof(struct weft__help));
     if (crew->help == NULL) {
         return -ENOMEM;
     }
+    crew->most_searchers = freely ? (uint32_t)(crew->count + 1) / 2 : UINT32_MAX;
     for (int i = 0; i < crew->count; i++) {
-        crew->carriers[i].shares = true;
-        crew->carriers[i].random.state = (uint64_t)i;
+        struct weft__carrier *carrier = &crew->carriers[i];
+        carrier->shares = true;
+        carrier->freely = freely;
+        carrier->worker.interval = FIRST_INTERVAL;
+        carrier->worker.average_ns = WEFT_MS / FIRST_INTERVAL;
+        carrier->random.state = (uint64_t)i;
     }
     return 0;
 }

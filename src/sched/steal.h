@@ -3,9 +3,26 @@
 #define WEFT_SCHED_STEAL_H
 
 #include "sched/carrier.h"
+#include "sched/policy_stealing.h"
 #include "sched/search.h"
 
 struct weft__crew;
+
+/// Whether the task, which the caller has to himself, may be queued elsewhere than at home.
+static inline bool weft__task_may_move(const struct weft__task *task)
+{
+    return task->movable && task->own == NULL && weft__task_unbound(task);
+}
+
+/// Whether a carrier that shares has anything on offer, or for the taking.
+static inline bool weft__shared_ready(struct weft__carrier *carrier)
+{
+    return weft__offer_count(&carrier->offer) > 0 ||
+           (carrier->freely && weft__free_has_ready(carrier));
+}
+
+/// Takes in tasks that came from elsewhere. They are on offer here.
+void weft__steal_receive(struct weft__carrier *carrier, struct weft__fifo *loot);
 
 /// Queues a ready task on its home, whose thread this is: on offer if it may move, else in `local`.
 void weft__share(struct weft__carrier *carrier, struct weft__task *task);
@@ -35,8 +52,9 @@ bool weft__steal_idly(struct weft__carrier *carrier);
 /// Ends a search that a carrier did not get to, because it stops.
 void weft__steal_leave(struct weft__carrier *carrier);
 
-/// Prepares the carriers of a crew for stealing. 0 or -ENOMEM. Undone by weft__steal_fini().
-int weft__steal_init(struct weft__crew *crew);
+/// Prepares the carriers of a crew for stealing, `freely` under the work-stealing policy. 0 or
+/// -ENOMEM. Undone by weft__steal_fini().
+int weft__steal_init(struct weft__crew *crew, bool freely);
 void weft__steal_fini(struct weft__crew *crew);
 
 #endif

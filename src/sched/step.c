@@ -9,6 +9,8 @@
 
 /// The clock is read once per so many tasks.
 #define TASKS_PER_LOOK WEFT__SIZED(16, 2)
+/// Under the work-stealing policy timers and I/O have their turn after so many.
+#define TASKS_PER_POLL 128
 #define LONGEST_SETTLING_NS (1 * WEFT_S)
 
 weft_time weft__carrier_now(struct weft__carrier *carrier)
@@ -52,6 +54,9 @@ static inline unsigned relay_length(struct weft__carrier *carrier)
     if (weft__unlikely(carrier->sim != NULL)) {
         return 1 + weft__rng_below(&carrier->sim->rng, 4);
     }
+    if (weft__unlikely(carrier->freely) && carrier->worker.interval < TASKS_PER_LOOK) {
+        return carrier->worker.interval;
+    }
     return TASKS_PER_LOOK;
 }
 
@@ -78,6 +83,8 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
     if (ready &&
         weft__likely(weft__task_is_at(task, carrier) && !(carrier->shares && task->movable))) {
         weft__fifo_push(&carrier->local, &task->node);
+    } else if (ready && carrier->freely && weft__task_is_at(task, carrier)) {
+        weft__free_yielded(carrier, task);
     } else if (ready) {
         task->sched->ops->on_continue(task->sched, task);
     }
@@ -109,7 +116,7 @@ static void count_step(struct weft__carrier *carrier)
 static inline bool has_ready(struct weft__carrier *carrier)
 {
     return carrier->local.head != NULL ||
-           (weft__unlikely(carrier->shares) && weft__offer_count(&carrier->offer) > 0);
+           (weft__unlikely(carrier->shares) && weft__shared_ready(carrier));
 }
 
 static inline struct weft__node *next_ready(struct weft__carrier *carrier)
@@ -123,7 +130,9 @@ static void run_tasks(struct weft__carrier *carrier)
     // coarse_now may have been read by a task, too: one that uses up its slice ends the quantum.
     weft_time start = carrier->coarse_now; // a sum might lie past the end of (virtual) time
     unsigned ran = 0;
-    while (has_ready(carrier) && carrier->coarse_now - start < carrier->quantum_ns) {
+    unsigned total = 0; // counted for the work-stealing policy only
+    while (has_ready(carrier) && carrier->coarse_now - start < carrier->quantum_ns &&
+           total < TASKS_PER_POLL) {
         struct weft__node *node = next_ready(carrier);
         if (weft__unlikely(node == NULL)) {
             break; // a thief was faster
@@ -135,9 +144,15 @@ static void run_tasks(struct weft__carrier *carrier)
         if (weft__unlikely(carrier->sim != NULL)) {
             return;
         }
-        if (ran >= TASKS_PER_LOOK) {
-            ran = 0;
+        if (ran >= TASKS_PER_LOOK ||
+            (weft__unlikely(carrier->freely) && ran >= carrier->worker.interval)) {
+            weft_time before = carrier->coarse_now;
             (void)weft__carrier_now(carrier);
+            if (weft__unlikely(carrier->freely)) {
+                weft__free_look(carrier, ran, carrier->coarse_now - before);
+                total += ran;
+            }
+            ran = 0;
         }
     }
 }

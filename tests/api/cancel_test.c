@@ -125,6 +125,7 @@ static int cancelled_while_running(void *arg)
 
 TEST_EVERYWHERE(cancel_while_running)
 {
+    NEEDS_LOCALITY();
     for (int i = 0; i < weft_carrier_count(); i++) {
         atomic_int stage = 0;
         weft_task *task;

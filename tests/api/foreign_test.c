@@ -81,6 +81,7 @@ static int add_one(void *arg)
 
 TEST_DRIVERS(spawns_go_round_robin_or_where_they_are_told)
 {
+    NEEDS_LOCALITY();
     weft_runtime *runtime = make(3);
     weft_task *tasks[30];
     int ran_on[3] = { 0 };

@@ -176,6 +176,7 @@ TEST_EVERYWHERE(a_future_may_be_spawned_detached)
 
 TEST_EVERYWHERE(cancelling_a_spawned_future_asks_it_once)
 {
+    NEEDS_LOCALITY();
     struct counting counting;
     weft_task *task;
     int result;

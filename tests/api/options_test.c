@@ -19,9 +19,9 @@ static struct weft_options quiet(void)
 static void clear_environment(void)
 {
     static const char *const variables[] = {
-        "WEFT_CARRIERS", "WEFT_IO",          "WEFT_QUANTUM_US",  "WEFT_SPIN_US",  "WEFT_GRACE_MS",
-        "WEFT_STACK_KB", "WEFT_STACK_CACHE", "WEFT_LOG",         "WEFT_TOPOLOGY", "WEFT_CPUS",
-        "WEFT_STUCK_MS", "WEFT_STEAL",       "WEFT_STEAL_SCOPE",
+        "WEFT_CARRIERS", "WEFT_IO",       "WEFT_QUANTUM_US",  "WEFT_SPIN_US",
+        "WEFT_GRACE_MS", "WEFT_STACK_KB", "WEFT_STACK_CACHE", "WEFT_LOG",
+        "WEFT_TOPOLOGY", "WEFT_CPUS",     "WEFT_STEAL",       "WEFT_STEAL_SCOPE",
     };
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         unsetenv(variables[i]);
@@ -71,7 +71,6 @@ static const struct variable variables[] = {
     { "WEFT_TOPOLOGY", { "auto", "off", "on" }, { "yes", "ON", "1", "pin" }, "auto, off, on" },
     { "WEFT_STEAL", { "off", "on", "0", "1" }, { "yes", "2", "ON" }, "off, on" },
     { "WEFT_STEAL_SCOPE", { "global", "cluster" }, { "all", "1" }, "global, cluster" },
-    { "WEFT_STUCK_MS", { "0", "5", "3600000" }, { "-1", "3600001", "5ms" }, "0..3600000" },
     { "WEFT_LOG",
       { "error", "warn", "info", "debug" },
       { "none", "WARN", "2", "warning" },

@@ -404,6 +404,7 @@ static int spawn_until_it_fails(void *arg)
 
 TEST_DRIVERS(a_spawn_without_a_stack_fails_and_later_ones_recover)
 {
+    NEEDS_LOCALITY();
     static struct account account = { .fail_from = 2 };
     const struct weft_stack_provider provider = { counted_map, counted_unmap, &account };
     struct weft_options options = quiet(1);

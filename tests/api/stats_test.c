@@ -104,6 +104,7 @@ static int yields_in_company(void *arg)
 
 TEST_DRIVERS(a_crowd_is_the_most_that_was_ready)
 {
+    NEEDS_LOCALITY();
     // With a quantum of next to nothing each turn begins with all of them.
     enum { TASKS = 50 };
     struct weft_options options = WEFT_OPTIONS_INIT;
@@ -528,6 +529,7 @@ TEST_DRIVERS(what_is_stolen_is_counted)
 
 TEST_EVERYWHERE(without_stealing_nothing_is_stolen)
 {
+    NEEDS_LOCALITY();
     const char *steal = getenv("WEFT_STEAL");
     if (steal != NULL && strcmp(steal, "on") == 0) {
         SKIP("WEFT_STEAL is on");

@@ -340,6 +340,7 @@ TEST_EVERYWHERE(placement_is_obeyed)
 
 TEST_DRIVERS(foreign_threads_spawn_round_robin)
 {
+    NEEDS_LOCALITY();
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = TEST_CARRIERS;
     weft_runtime *runtime;

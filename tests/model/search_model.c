@@ -24,10 +24,10 @@ enum { CARRIERS = 3 };
 static struct weft__carrier carriers[CARRIERS];
 static struct weft__help help;
 static struct weft__crew crew;
-static _Atomic uint32_t on_offer[CARRIERS];
-static _Atomic uint32_t expected; // things that nobody has taken
-static uint32_t each;             // things per owner
-static bool by_halves;
+static _Atomic uint32_t on_offer[CARRIERS + 1]; // the last one is everybody's
+static _Atomic uint32_t expected;               // things that nobody has taken
+static uint32_t each;                           // things per owner
+static bool by_halves, with_common_queue;
 
 weft_time weft__wheel_next(const struct weft__wheel *wheel)
 {
@@ -52,6 +52,10 @@ static void rob(struct weft__carrier *self, struct weft__carrier *victim)
 {
     _Atomic uint32_t *lane = &on_offer[victim->number];
     uint32_t count = atomic_load_explicit(lane, memory_order_relaxed);
+    if (count == 0 && with_common_queue) {
+        lane = &on_offer[CARRIERS];
+        count = atomic_load_explicit(lane, memory_order_relaxed);
+    }
     uint32_t left = by_halves ? count / 2 : 0;
     bool late = count > 0 && !atomic_compare_exchange_strong_explicit(
                                  lane, &count, left, memory_order_relaxed, memory_order_relaxed);
@@ -62,6 +66,26 @@ static void rob(struct weft__carrier *self, struct weft__carrier *victim)
     if (late || left > 0) {
         weft__search_ask(victim, self);
     }
+    if (with_common_queue && atomic_load_explicit(&on_offer[CARRIERS], memory_order_relaxed) > 0) {
+        weft__search_ask(self, self); // F2
+    }
+}
+
+/// On its own account: counted under the work-stealing policy.
+static bool look(struct weft__carrier *carrier)
+{
+    bool counted = crew.most_searchers < UINT32_MAX;
+    if (counted && !weft__search_start(carrier)) {
+        return false;
+    }
+    struct weft__carrier *victim = weft__search_take(carrier);
+    if (victim != NULL || with_common_queue) {
+        rob(carrier, victim != NULL ? victim : carrier);
+    }
+    if (counted) {
+        weft__search_stop(carrier, carrier);
+    }
+    return victim != NULL || carrier->stop;
 }
 
 /// weft__carrier_loop() with nothing but stealing in it.
@@ -75,9 +99,7 @@ static void idle_carrier(void *arg)
             weft__search_stop(victim, carrier);
         } else if (weft__inbox_take(&carrier->inbox) != NULL) {
             carrier->stop = true;
-        } else if ((victim = weft__search_take(carrier)) != NULL) {
-            rob(carrier, victim);
-        } else {
+        } else if (!look(carrier)) {
             weft__sleep(carrier);
         }
     }
@@ -104,8 +126,11 @@ static void reset(int count, int owners, uint32_t things)
     crew.cluster_count = 1;
     crew.help = &help;
     crew.steals_globally = true;
+    crew.most_searchers = UINT32_MAX;
     each = things;
     by_halves = false;
+    with_common_queue = false;
+    atomic_init(&on_offer[CARRIERS], 0);
     atomic_init(&expected, (uint32_t)owners * things);
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &carriers[i];
@@ -143,6 +168,29 @@ static void two_owners(void)
     reset(3, 2, 1);
 }
 
+/// What a thread outside puts into the common queue is announced for a carrier, too (F2).
+static void outsider(void *arg)
+{
+    struct weft__carrier *carrier = arg;
+    atomic_fetch_add_explicit(&on_offer[CARRIERS], 1, memory_order_relaxed);
+    weft__search_ask(carrier, NULL);
+}
+
+static void counted(void)
+{
+    reset(3, 1, 1);
+    crew.most_searchers = 1;
+}
+
+static void from_outside(void)
+{
+    reset(2, 1, 1);
+    crew.most_searchers = 1;
+    with_common_queue = true;
+    atomic_init(&expected, 2);
+    mc_thread(outsider, &carriers[1]);
+}
+
 static void check(void)
 {
     mc_assert(atomic_load(&expected) == 0);
@@ -153,5 +201,7 @@ const struct mc_model mc_models[] = {
     { .name = "search_one_helper", .setup = one_helper, .check = check },
     { .name = "search_two_helpers", .setup = two_helpers, .check = check, .never_spurious = 1 },
     { .name = "search_two_owners", .setup = two_owners, .check = check, .never_spurious = 1 },
+    { .name = "search_counted", .setup = counted, .check = check, .never_spurious = 1 },
+    { .name = "search_from_outside", .setup = from_outside, .check = check, .never_spurious = 1 },
     { .name = NULL },
 };

@@ -5,25 +5,73 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft.h>
 
+#include "sched/crew.h"
+#include "sched/search.h"
+
 static const int carrier_counts[] = { 1, 2, 4, 16, 100 };
 
-/// Calls `body` in a task on every number of carriers, more than there are CPUs on purpose.
+/// Every start of a search is matched by exactly one stop. Who was sent last may still be on its way.
+static void check_searches(weft_runtime *runtime)
+{
+    struct weft__crew *crew = weft__crew_of(runtime);
+    uint64_t started, stopped;
+    do {
+        stopped = atomic_load(&crew->foreign_counts.searches_stopped);
+        started = atomic_load(&crew->foreign_counts.searches_started);
+        for (int i = 0; i < crew->count; i++) {
+            stopped += atomic_load(&crew->carriers[i].counts.searches_stopped);
+            started += atomic_load(&crew->carriers[i].counts.searches_started);
+        }
+        sched_yield();
+    } while (started != stopped);
+    CHECK(crew->help == NULL || atomic_load(&crew->help[0].searchers) == 0);
+}
+
+static uint64_t moved; // tasks, in all crews
+
+static void run(weft_fn body, uint64_t seed, const struct weft_options *options)
+{
+    struct weft_stats stats = { .size = sizeof stats };
+    weft_runtime *runtime;
+    weft_task *task;
+    int result;
+    CHECK_OK(weft_runtime_create(&runtime, options));
+    CHECK_OK(weft_runtime_spawn(&task, runtime, body, &seed, NULL));
+    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+    CHECK_EQ(result, 0);
+    check_searches(runtime);
+    CHECK_OK(weft_stats_get(runtime, WEFT_STATS_ALL, &stats));
+    moved += stats.stolen_directed + stats.stolen_pulled;
+    printf(
+        "# %d carriers, policy %d: %llu searches, %llu denied, %llu stolen when sent, %llu idly, "
+        "%llu in %llu batches\n",
+        options->carriers, (int)options->policy, (unsigned long long)stats.searches,
+        (unsigned long long)stats.searches_denied, (unsigned long long)stats.stolen_directed,
+        (unsigned long long)stats.stolen_pulled, (unsigned long long)stats.batch_tasks,
+        (unsigned long long)stats.batches);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+/// Calls `body` in a task on every number of carriers, more than there are CPUs on purpose, under both
+/// policies.
 static void on_every_crew(weft_fn body)
 {
     uint64_t random = test_seed();
-    for (size_t i = 0; i < sizeof carrier_counts / sizeof carrier_counts[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof carrier_counts / sizeof carrier_counts[0]; i++) {
         struct weft_options options = WEFT_OPTIONS_INIT;
-        options.carriers = carrier_counts[i];
+        options.carriers = carrier_counts[i / 2];
         options.steal = WEFT_STEAL_ON;
+        options.policy = i % 2 == 0 ? WEFT_POLICY_LOCALITY : WEFT_POLICY_STEALING;
         options.ring_entries = 16; // a hundred rings
         options.receive_buffers = 8;
         options.grace_ns = 3600 * WEFT_S; // a hang is the runner's to notice
-        uint64_t seed = test_random(&random);
-        CHECK_EQ(weft_run(body, &seed, &options), 0);
+        run(body, test_random(&random), &options);
     }
 }
 
@@ -111,6 +159,7 @@ static int threads_body(void *arg)
 TEST_DRIVERS(threads_move_and_nothing_is_lost)
 {
     on_every_crew(threads_body);
+    CHECK_GT(moved, 0);
 }
 
 // Futures that are woken from anywhere: each leaves its waker in a slot, and ringers take them.
@@ -302,7 +351,8 @@ TEST(thieves_in_the_simulator_are_deterministic)
 {
     setenv("WEFT_STEAL", "on", 1);
     uint64_t random = test_seed();
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 6; round++) {
+        setenv("WEFT_SCHED", round % 2 == 0 ? "locality" : "stealing", 1);
         struct weft_sim_result results[2];
         struct weft_sim_options options = { .seed = test_random(&random), .carriers = 5 };
         for (int i = 0; i < 2; i++) {

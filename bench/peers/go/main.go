@@ -43,6 +43,9 @@ func main() {
 	if !found {
 		run, found = syncBench(os.Args[1])
 	}
+	if !found {
+		run, found = schedBench(os.Args[1])
+	}
 	count, err := strconv.Atoi(os.Args[2])
 	if !found || err != nil {
 		fmt.Println("skip: no such benchmark")

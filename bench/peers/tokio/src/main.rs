@@ -5,6 +5,7 @@
 //! the future given to block_on.
 mod chans;
 mod net;
+mod scheds;
 mod selects;
 mod syncs;
 mod tasks;
@@ -101,6 +102,7 @@ fn main() -> io::Result<()> {
         bench(name, count)
             .or_else(|| chans::bench(name, count, workers < 2))
             .or_else(|| syncs::bench(name, count, workers < 2))
+            .or_else(|| scheds::bench(name, count, workers < 2))
     };
     if make(name).is_none() {
         return writeln!(out, "skip: no such benchmark");

@@ -1,0 +1,28 @@
+// policy_stealing.h - the work-stealing policy's own part of a carrier's loop.
+#ifndef WEFT_SCHED_POLICY_STEALING_H
+#define WEFT_SCHED_POLICY_STEALING_H
+
+#include "sched/carrier.h"
+
+/// Queues a task that may move and was made ready on this carrier's thread, whatever its home was.
+void weft__free_ready(struct weft__carrier *carrier, struct weft__task *task);
+
+/// The same for one that ran here and wants to go on: behind the others.
+void weft__free_yielded(struct weft__carrier *carrier, struct weft__task *task);
+
+/// The same from a thread outside the crew.
+void weft__free_inject(struct weft__task *task);
+
+/// The next task from slot and ring, or NULL.
+struct weft__node *weft__free_pick(struct weft__carrier *carrier);
+
+/// Whether there is something besides the ring: in the slot, or in the common queue.
+bool weft__free_has_ready(struct weft__carrier *carrier);
+
+/// Takes a share of what belongs to no carrier. Returns how many.
+size_t weft__free_take_injected(struct weft__carrier *carrier);
+
+/// After `ran` tasks that took `elapsed_ns`.
+void weft__free_look(struct weft__carrier *carrier, unsigned ran, weft_time elapsed_ns);
+
+#endif
