@@ -290,7 +290,7 @@ static bool cancel_service(const char *address, int turns, int victim)
     struct service service;
     weft_task *tasks[2];
     weft_event_init(&service.ready);
-    strcpy(service.address, address);
+    (void)snprintf(service.address, sizeof service.address, "%s", address);
     CHECK_OK(weft_spawn(&tasks[0], serve, &service, NULL));
     CHECK_OK(weft_spawn(&tasks[1], call_service, &service, NULL));
     return cancel_one(tasks, victim, turns);

@@ -298,7 +298,7 @@ static void use_server(const char *where)
     struct server server;
     weft_task *task;
     weft_event_init(&server.ready);
-    strcpy(server.address, where);
+    (void)snprintf(server.address, sizeof server.address, "%s", where);
     if (weft_spawn(&task, serve, &server, NULL) < 0) {
         return;
     }
