@@ -5,7 +5,7 @@
 //   E1  SET and QUEUED are never set together. SET changes outside of the lock, but is set only by
 //       who has seen that QUEUED is not, or under it.
 //
-// Lock: event.lock. Checked by: tests/api/notify_test.c.
+// Lock: event.lock. Checked by: tests/model/event_model.c, tests/api/notify_test.c.
 #include <weft/notify.h>
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 //       wakes nobody who came after that.
 //   G2  All other steps are made outside of it, also while QUEUED is set.
 //
-// Lock: group.lock. Checked by: tests/api/barrier_test.c.
+// Lock: group.lock. Checked by: tests/model/event_model.c, tests/api/barrier_test.c.
 #include <weft/barrier.h>
 
 #include <errno.h>

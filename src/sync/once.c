@@ -8,7 +8,7 @@
 //   O2  RUNNING is somebody's: who has it calls end, or hands it to the first who waits.
 //   O3  The word is the first of struct weft_once, and weft/once.h reads it.
 //
-// Lock: once.lock. Checked by: tests/api/once_test.c.
+// Lock: once.lock. Checked by: tests/model/once_model.c, tests/api/once_test.c.
 #include <weft/once.h>
 
 #include <errno.h>
