@@ -1,6 +1,8 @@
 // exception_test.cc - C++ exceptions in virtual threads, which may park inside a catch block.
 #include "support/test.h"
 
+#include "../../examples/sched_pool.h"
+
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -105,5 +107,45 @@ TEST_EVERYWHERE(threads_interleave_while_unwinding)
     }
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_join(NULL, tasks[i], WEFT_FOREVER), 0);
+    }
+}
+
+namespace {
+struct pool *the_pool;
+
+int run_on_pool(void *arg)
+{
+    (void)arg;
+    std::string names[8];
+    int numbers[8];
+    weft_task *tasks[8];
+    weft_attr attr;
+    weft_attr_init(&attr);
+    attr.scheduler = &the_pool->base;
+    attr.migratable = the_pool->count > 1;
+    for (int i = 0; i < 8; i++) {
+        names[i] = "task " + std::to_string(i);
+        numbers[i] = i;
+        if (i % 2 == 0) {
+            CHECK_OK(weft_spawn(&tasks[i], rethrow_after_parking, &names[i], &attr));
+        } else {
+            CHECK_OK(weft_spawn(&tasks[i], park_while_unwinding, &numbers[i], &attr));
+        }
+    }
+    for (weft_task *task : tasks) {
+        int result = -1;
+        CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+        CHECK_OK(result);
+    }
+    return 0;
+}
+} // namespace
+
+TEST_DRIVERS(exceptions_travel_with_tasks_of_a_scheduler)
+{
+    for (int threads = 1; threads <= 3; threads++) {
+        CHECK_OK(pool_create(&the_pool, threads));
+        CHECK_OK(weft_run(run_on_pool, nullptr, nullptr));
+        weft_scheduler_release(&the_pool->base);
     }
 }
