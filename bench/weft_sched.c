@@ -283,6 +283,7 @@ static int run(struct contender_result *out, uint64_t count, int (*once)(struct 
     struct round round = { .out = out, .count = count, .once = once };
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = carriers;
+    options.stack_cache = 2 * SPAWNED; // as many as live at a time: else it measures page faults
     options.policy = how == STEALING ? WEFT_POLICY_STEALING : WEFT_POLICY_LOCALITY;
     options.steal = how == STEAL ? WEFT_STEAL_ON : WEFT_STEAL_OFF;
     return weft_run(sched_main, &round, &options);

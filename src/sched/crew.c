@@ -93,7 +93,10 @@ const struct weft_scheduler_ops weft__locality_ops = {
 
 static void sharing_ready(struct weft_scheduler *policy, struct weft__task *task)
 {
-    (void)policy;
+    if (weft__likely(!task->movable)) {
+        locality_ready(policy, task); // it is where it belongs, and stays there
+        return;
+    }
     struct weft__carrier *self = weft__carrier_self();
     weft__task_return(task);
     if (weft__unlikely(weft__tally_get(&task->home->stuck) != 0) && task->home != self) {
