@@ -46,6 +46,16 @@ static size_t copy_bytes(const weft_watch *watch)
     return sizeof(struct copy) + watch->value_bytes;
 }
 
+/// Words are what is watched most.
+static inline void copy_value(const weft_watch *watch, void *to, const void *from)
+{
+    if (weft__likely(watch->value_bytes == sizeof(uint64_t))) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else {
+        memcpy(to, from, watch->value_bytes);
+    }
+}
+
 static struct copy *make_copy(const weft_watch *watch)
 {
     return weft__alloc(NULL, copy_bytes(watch), 16);
@@ -112,7 +122,7 @@ static struct copy *writable(weft_watch *watch)
 static void publish(weft_watch *watch, struct copy *copy, const void *value,
                     struct weft__batch *batch)
 {
-    memcpy(copy->value, value, watch->value_bytes);
+    copy_value(watch, copy->value, value);
     watch->current = copy;
     uint64_t next = atomic_load_explicit(&watch->generation, memory_order_relaxed) + 1;
     atomic_store_explicit(&watch->generation, next, memory_order_release); // W1
@@ -178,7 +188,7 @@ uint64_t weft_watch_generation(const weft_watch *watch)
 uint64_t weft_watch_get(void *value, weft_watch *watch)
 {
     weft__lock_acquire(&watch->lock);
-    memcpy(value, watch->current->value, watch->value_bytes);
+    copy_value(watch, value, watch->current->value);
     uint64_t generation = atomic_load_explicit(&watch->generation, memory_order_relaxed);
     weft__lock_release(&watch->lock);
     return generation;

@@ -24,6 +24,7 @@ struct world {
     uint64_t generation;
     uint64_t values[MOST + 2]; // of the watch, by generation
     int senders;               // that still run
+    bool closed;
 };
 
 struct actor {
@@ -44,9 +45,10 @@ static weft_time some_deadline(struct actor *a)
 static void post(struct world *w)
 {
     int rc = weft_mailbox_send(w->mailbox, &w->posted);
+    CHECK_EQ(rc == -EPIPE, w->closed);
     if (rc == 0) {
         w->posted++;
-    } else {
+    } else if (!w->closed) {
         CHECK_EQ(rc, -ENOBUFS);
         CHECK_GE(w->posted - w->fetched, w->limit);
     }
@@ -54,8 +56,25 @@ static void post(struct world *w)
 
 static void set_watch(struct world *w, uint64_t value)
 {
-    CHECK_EQ(weft_watch_set(w->watch, &value), 0);
-    w->values[++w->generation] = value;
+    CHECK_EQ(weft_watch_set(w->watch, &value), w->closed ? -EPIPE : 0);
+    if (!w->closed) {
+        w->values[++w->generation] = value;
+    }
+}
+
+static void tell(struct world *w)
+{
+    int rc = weft_broadcast_send(w->broadcast, &w->sent);
+    CHECK_EQ(rc == -EPIPE, w->closed);
+    w->sent += rc >= 0;
+}
+
+static void close_all(struct world *w)
+{
+    w->closed = true;
+    weft_mailbox_close(w->mailbox);
+    weft_broadcast_close(w->broadcast);
+    weft_watch_close(w->watch);
 }
 
 static int run_sender(void *arg)
@@ -65,10 +84,7 @@ static int run_sender(void *arg)
     for (int i = 0; i < STEPS; i++) {
         switch (below(a, 3)) {
         case 0: post(w); break;
-        case 1:
-            CHECK_GE(weft_broadcast_send(w->broadcast, &w->sent), 0);
-            w->sent++;
-            break;
+        case 1: tell(w); break;
         default: set_watch(w, test_random(&a->random)); break;
         }
         if (below(a, 3) == 0) {
@@ -76,9 +92,7 @@ static int run_sender(void *arg)
         }
     }
     if (--w->senders == 0) {
-        weft_mailbox_close(w->mailbox);
-        weft_broadcast_close(w->broadcast);
-        weft_watch_close(w->watch);
+        close_all(w);
     }
     return 0;
 }
@@ -223,6 +237,10 @@ static int run_program(void *arg)
     if (test_random(&w.random) % 2 == 0) {
         CHECK_OK(weft_sleep(test_random(&w.random) % WEFT_MS));
         weft_task_cancel(tasks[SENDERS + test_random(&w.random) % (ACTORS - SENDERS)]);
+    }
+    if (test_random(&w.random) % 4 == 0) {
+        CHECK_OK(weft_sleep(test_random(&w.random) % WEFT_MS));
+        close_all(&w);
     }
     for (int i = 0; i < ACTORS; i++) {
         int rc;

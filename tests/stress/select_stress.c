@@ -3,9 +3,12 @@
 #include "support/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <weft.h>
 
 enum { CHANS = 3, THREADS = 8, FOREIGN = 2, MEMBERS = THREADS + FOREIGN, CASES = 5, PERMITS = 3 };
@@ -391,4 +394,74 @@ TEST_DRIVERS(tasks_end_while_they_are_selected_from)
     options.carriers = 3;
     options.grace_ns = 3600 * WEFT_S;
     CHECK_OK(weft_run(join_storm, &rounds, &options));
+}
+
+// Futures that select from descriptors and channels, on carriers that steal from each other: a future
+// moves, but not while the kernel has its memory.
+
+static int descriptor_storm(void *arg)
+{
+    enum { FUTURES = 6 };
+    uint64_t rounds = *(uint64_t *)arg;
+    uint64_t random = test_seed();
+    weft_chan *chan;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_SPREAD;
+    CHECK_OK(weft_chan_create(&chan, sizeof(uint64_t), 0));
+    int pipes[FUTURES][2];
+    for (int i = 0; i < FUTURES; i++) {
+        CHECK_EQ(pipe2(pipes[i], O_CLOEXEC), 0);
+    }
+    for (uint64_t round = 0; round < rounds; round++) {
+        struct weft_selection selections[FUTURES];
+        struct weft_case cases[FUTURES][3];
+        weft_task *tasks[FUTURES];
+        uint64_t items[FUTURES];
+        for (int i = 0; i < FUTURES; i++) {
+            cases[i][0] = weft_case_recv(chan, &items[i]);
+            cases[i][1] = weft_case_fd(pipes[i][0], POLLIN);
+            cases[i][2] = weft_case_time(weft_after(3600 * WEFT_S));
+            weft_select_future(&selections[i], cases[i], 3);
+            CHECK_OK(weft_spawn_future(&tasks[i], &selections[i].future, &attr));
+        }
+        bool written[FUTURES];
+        for (int i = 0; i < FUTURES; i++) {
+            written[i] = test_random(&random) % 2 == 0;
+            if (written[i]) {
+                CHECK_EQ(weft_write(pipes[i][1], "x", 1, WEFT_FOREVER), 1);
+            }
+        }
+        // The others are left to the channel; some of those that were written to may take an item, too.
+        int taken = 0;
+        for (int i = 0; i < FUTURES; i++) {
+            int result = -1;
+            while (weft_join(&result, tasks[i], weft_after(50 * WEFT_US)) == -ETIMEDOUT) {
+                taken += weft_chan_try_send(chan, &round) == 0;
+            }
+            CHECK(result == 0 || (result == 1 && written[i]));
+            CHECK_EQ(result == 0 ? items[i] : round, round);
+            taken -= result == 0;
+            if (written[i]) {
+                char byte;
+                CHECK_EQ(weft_read(pipes[i][0], &byte, 1, WEFT_FOREVER), 1);
+            }
+        }
+        CHECK_EQ(taken, 0);
+    }
+    for (int i = 0; i < FUTURES; i++) {
+        CHECK_OK(weft_close(pipes[i][0]));
+        CHECK_OK(weft_close(pipes[i][1]));
+    }
+    CHECK_EQ(weft_chan_destroy(chan), 0);
+    return 0;
+}
+
+TEST_DRIVERS(futures_that_move_select_from_descriptors)
+{
+    uint64_t rounds = test_scaled(300);
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 3;
+    options.steal = WEFT_STEAL_ON;
+    options.grace_ns = 3600 * WEFT_S;
+    CHECK_OK(weft_run(descriptor_storm, &rounds, &options));
 }
