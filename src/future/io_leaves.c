@@ -124,8 +124,9 @@ void weft_sendmsg_future(struct weft_io_future *io, int fd, const struct msghdr 
     message_op(io, WEFT__OP_SENDMSG, fd, writable(message), flags);
 }
 
+/// The driver writes the length there.
 void weft_accept_future(struct weft_io_future *io, int fd, struct sockaddr *addr,
-                        uint32_t *addr_size, int flags)
+                        uint32_t *addr_size, int flags) // NOLINT(readability-non-const-parameter)
 {
     struct weft__op op = { .code = WEFT__OP_ACCEPT,
                            .fd = fd,

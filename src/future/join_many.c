@@ -318,7 +318,7 @@ int weft_join_any(size_t *index, weft_task *const *tasks, size_t count, weft_tim
 
 int weft_join_race(size_t *winner, int *result, weft_task **tasks, size_t count, weft_time deadline)
 {
-    size_t index;
+    size_t index = 0;
     int rc = join_some(&index, tasks, count, true, deadline);
     if (rc < 0) {
         return rc;
