@@ -286,7 +286,9 @@ static weft_task *begin_moving(struct moving *moving)
     weft_task *task;
     attr.place = WEFT_PLACE_SPREAD;
     CHECK_OK(weft_spawn(&task, move, moving, &attr));
-    await_in_flight(1);
+    while (in_flight() != 1 && !weft_task_done(task)) {
+        CHECK_OK(weft_yield());
+    }
     return task;
 }
 
@@ -372,7 +374,8 @@ static void close_input_under(ssize_t (*call)(int out, int in), struct channel i
     weft_task *task = begin_moving(&moving);
     CHECK_OK(weft_close(in.from));
     CHECK_OK(weft_join(NULL, task, weft_after(20 * WEFT_S)));
-    CHECK_EQ(moving.result, -EBADF);
+    // TCP may find room once more when its peer acknowledges, as late as that likes to.
+    CHECK(moving.result == -EBADF || (out_kind == CHANNEL_TCP && moving.result >= 0));
     if (in.to != in.from) {
         CHECK_OK(weft_close(in.to));
     }
