@@ -18,7 +18,7 @@ struct weft__listener {
     unsigned waiting_count;
     unsigned inside; // tasks in weft_accept()
     struct weft__wait *acceptor;
-    struct weft__wait *closer; // waits for the accept op to end
+    struct weft__wait *closer;                 // waits for the accept op to end
     struct weft__conn *waiting, *waiting_last; // arrived and not yet asked for
     weft_time back_off_ns;
     struct weft__op accept;
