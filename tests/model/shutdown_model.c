@@ -329,6 +329,13 @@ static void guest(void)
     mc_thread(run_guest, NULL);
 }
 
+/// It ends by itself, and need not see the shutdown.
+static void guest_ends(void)
+{
+    guest();
+    is_cancelled = true;
+}
+
 static void late_wake(void)
 {
     reset();
@@ -364,6 +371,7 @@ static void check(void)
 const struct mc_model mc_models[] = {
     { .name = "shutdown_one_task", .setup = one_task },
     { .name = "shutdown_guest", .setup = guest, .never_spurious = 1, .max_bound = 1 },
+    { .name = "shutdown_guest_ends", .setup = guest_ends, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_wake", .setup = late_wake, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_release", .setup = late_release, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_spawn",
