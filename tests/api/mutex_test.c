@@ -319,6 +319,7 @@ static int wait_once(void *arg)
 
 TEST_EVERYWHERE(a_signal_wakes_one_and_a_broadcast_all)
 {
+    NEEDS_LOCALITY();
     enum { COUNT = 5 };
     static struct cond_waiter w;
     weft_task *tasks[COUNT];

@@ -5,7 +5,8 @@
 // nobody takes it and the engine reports that everybody sleeps (S1 to S3). Whoever takes the last
 // sends all carriers home. At the end each start of a search has had its stop (S4).
 //
-// A lane is a number here: offer_model.c has the real one. It is relaxed, so that only the protocol's
+// A lane is two numbers here, one that owners write and one that thieves move: offer_model.c has the
+// real one. They are relaxed, so that only the protocol's
 // fences make sure that one side sees the other.
 //
 // Sources: sched/search.c sched/park.c sched/inbox.c
@@ -24,10 +25,16 @@ enum { CARRIERS = 3 };
 static struct weft__carrier carriers[CARRIERS];
 static struct weft__help help;
 static struct weft__crew crew;
-static _Atomic uint32_t on_offer[CARRIERS + 1]; // the last one is everybody's
-static _Atomic uint32_t expected;               // things that nobody has taken
-static uint32_t each;                           // things per owner
+static _Atomic uint32_t tails[CARRIERS + 1], heads[CARRIERS + 1]; // the last lane is everybody's
+static _Atomic uint32_t expected;                                 // things that nobody has taken
+static uint32_t each;                                             // things per owner
 static bool by_halves, with_common_queue;
+
+static uint32_t on_offer(int lane)
+{
+    return atomic_load_explicit(&tails[lane], memory_order_relaxed) -
+           atomic_load_explicit(&heads[lane], memory_order_relaxed);
+}
 
 weft_time weft__wheel_next(const struct weft__wheel *wheel)
 {
@@ -50,15 +57,17 @@ static void send_home(struct weft__carrier *self)
 /// As steal.c does: who leaves something behind asks for help, and so does who was too late.
 static void rob(struct weft__carrier *self, struct weft__carrier *victim)
 {
-    _Atomic uint32_t *lane = &on_offer[victim->number];
-    uint32_t count = atomic_load_explicit(lane, memory_order_relaxed);
-    if (count == 0 && with_common_queue) {
-        lane = &on_offer[CARRIERS];
-        count = atomic_load_explicit(lane, memory_order_relaxed);
+    int lane = victim->number;
+    if (on_offer(lane) == 0 && with_common_queue) {
+        lane = CARRIERS;
     }
+    uint32_t head = atomic_load_explicit(&heads[lane], memory_order_relaxed);
+    uint32_t count = atomic_load_explicit(&tails[lane], memory_order_relaxed) - head;
     uint32_t left = by_halves ? count / 2 : 0;
-    bool late = count > 0 && !atomic_compare_exchange_strong_explicit(
-                                 lane, &count, left, memory_order_relaxed, memory_order_relaxed);
+    bool torn = count > 2 * each; // the two were read at different moments
+    bool late = torn || (count > 0 && !atomic_compare_exchange_strong_explicit(
+                                          &heads[lane], &head, head + count - left,
+                                          memory_order_relaxed, memory_order_relaxed));
     if (!late && count > left &&
         atomic_fetch_sub_explicit(&expected, count - left, memory_order_relaxed) == count - left) {
         send_home(self);
@@ -66,7 +75,7 @@ static void rob(struct weft__carrier *self, struct weft__carrier *victim)
     if (late || left > 0) {
         weft__search_ask(victim, self);
     }
-    if (with_common_queue && atomic_load_explicit(&on_offer[CARRIERS], memory_order_relaxed) > 0) {
+    if (with_common_queue && on_offer(CARRIERS) > 0) {
         weft__search_ask(self, self); // F2
     }
 }
@@ -112,7 +121,7 @@ static void busy_owner(void *arg)
 {
     struct weft__carrier *carrier = arg;
     for (uint32_t i = 0; i < each; i++) {
-        atomic_fetch_add_explicit(&on_offer[carrier->number], 1, memory_order_relaxed);
+        atomic_store_explicit(&tails[carrier->number], i + 1, memory_order_relaxed);
         weft__search_ask(carrier, carrier);
     }
 }
@@ -130,12 +139,12 @@ static void reset(int count, int owners, uint32_t things)
     each = things;
     by_halves = false;
     with_common_queue = false;
-    atomic_init(&on_offer[CARRIERS], 0);
+    memset(tails, 0, sizeof tails);
+    memset(heads, 0, sizeof heads);
     atomic_init(&expected, (uint32_t)owners * things);
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &carriers[i];
         memset(carrier, 0, offsetof(struct weft__carrier, wheel));
-        atomic_init(&on_offer[i], 0);
         carrier->number = i;
         carrier->crew = &crew;
         carrier->shares = true;
@@ -148,7 +157,8 @@ static void reset(int count, int owners, uint32_t things)
     mc_name(&help.searchers, sizeof help.searchers, "searchers");
     mc_name(&help.idle, sizeof help.idle, "idle");
     mc_name(&help.wanted, sizeof help.wanted, "wanted");
-    mc_name(on_offer, sizeof on_offer, "on_offer");
+    mc_name(tails, sizeof tails, "tails");
+    mc_name(heads, sizeof heads, "heads");
     mc_name(&expected, sizeof expected, "expected");
 }
 
@@ -172,7 +182,7 @@ static void two_owners(void)
 static void outsider(void *arg)
 {
     struct weft__carrier *carrier = arg;
-    atomic_fetch_add_explicit(&on_offer[CARRIERS], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tails[CARRIERS], 1, memory_order_relaxed);
     weft__search_ask(carrier, NULL);
 }
 
