@@ -70,9 +70,12 @@ static void suspect_all(struct weft__uring *u)
 
 bool weft__uring_go_on(struct weft__uring *u, struct weft__op *op, int result)
 {
-    bool nothing = result == -ECANCELED || result == -EINTR || result == -WEFT__ERESTARTSYS;
+    // A worker that our question has interrupted may be told so twice: the second time it has begun
+    // with the op anew, which nobody has disturbed since.
+    bool interrupted = result == -EINTR || result == -WEFT__ERESTARTSYS;
     bool disturbed = ((uintptr_t)op->extra & WEFT__FLIGHT_BIT) != 0;
-    if (!nothing || !disturbed || u->closing || (op->scratch & WEFT__MARK_ASKED) != 0 ||
+    bool goes_on = interrupted || (result == -ECANCELED && disturbed);
+    if (!goes_on || u->closing || (op->scratch & WEFT__MARK_ASKED) != 0 ||
         op->generation != weft__uring_fd(u, op->fd)->generation) {
         return false;
     }

@@ -192,6 +192,7 @@ bool weft__uring_after_error(struct weft__uring *u, struct weft__op *op, int *re
         *result = connect_again(*result);
     }
     switch (*result) {
+    case -ECANCELED: // by nobody: while signals are pending the kernel can start no worker, and gives up
     case -EINTR: // a worker of the kernel was told to stop
     case -WEFT__ERESTARTSYS: *result = over ? -ECANCELED : -EINTR; return true;
     case -EINPROGRESS:
