@@ -29,7 +29,7 @@ int weft_join(int *result, weft_task *task, weft_time deadline)
     if (thread != NULL) {
         weft__charge(thread);
     }
-    int value;
+    int value = 0;
     rc = weft__task_join(task, thread, &value, deadline);
     if (rc < 0) {
         return rc;

@@ -93,6 +93,8 @@ TEST(a_watch_needs_memory_only_beside_borrowed_values)
 
 // All kinds at once, between two virtual threads that take turns.
 
+enum { WARM = 1000 }; // rounds; by then a mailbox has all its segments
+
 struct scene {
     weft_chan *chan;
     weft_chan *rendezvous;
@@ -129,8 +131,8 @@ static void receive_all(struct scene *s)
     for (uint64_t i = 0; i < s->rounds; i++) {
         uint64_t seen = weft_watch_generation(s->watch);
         struct weft_sync_future f;
-        if (i == s->rounds / 4) {
-            before = atomic_load(&allocations); // warm
+        if (i == WARM) {
+            before = atomic_load(&allocations);
         }
         CHECK_EQ(weft_chan_recv(&item, s->chan, WEFT_FOREVER), 0);
         weft_chan_recv_future(&f, &item, s->chan);
@@ -147,7 +149,7 @@ static void receive_all(struct scene *s)
 
 static int play(void *arg)
 {
-    struct scene s = { .rounds = test_scaled(2000) };
+    struct scene s = { .rounds = WARM + test_scaled(2000) };
     uint64_t first = 0;
     (void)arg;
     CHECK_OK(weft_chan_create(&s.chan, sizeof(uint64_t), 2));
