@@ -14,7 +14,8 @@
 // Results are those of the blocking call without a deadline, or a negative errno:
 //     -ECANCELED  it was cancelled, and nothing was transferred
 //     -EBADF      not an open descriptor, or weft_close() closed it meanwhile
-//     -EPERM      polled outside a task
+//     -EPERM      polled outside a task, or on a thread of a scheduler of the program's
+//                 (weft/scheduler.h): there a virtual thread makes the blocking call
 // and what the system call itself says. A descriptor, blocking or not, may be used by any number of
 // these and of blocking calls at the same time. In the simulator they take its sockets only.
 #ifndef WEFT_ASYNC_IO_H

@@ -40,8 +40,8 @@ WEFT_API int weft_token_fini(struct weft_token *token);
 /// Call from:  any thread, a future, a timer function.
 WEFT_API void weft_token_cancel(struct weft_token *token);
 
-/// Whether it, or one above it, was cancelled. What was done before weft_token_cancel() is visible
-/// then. Costs one load.
+/// Whether it, or one above it, was cancelled; certain once weft_token_cancel() has returned. What was
+/// done before that call is visible then. Costs one load.
 ///
 /// Call from:  any thread, a future, a timer function.
 WEFT_API bool weft_token_is_cancelled(const struct weft_token *token);

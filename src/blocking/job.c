@@ -114,7 +114,7 @@ static void finish(struct job *job, int result)
     job->result = result;
     uintptr_t waiter = atomic_exchange_explicit(&job->waiter, OVER, memory_order_acq_rel);
     if (waiter != NOBODY) {
-        weft__complete((struct weft__wait *)waiter, 0);
+        weft__complete_from_anywhere((struct weft__wait *)waiter, 0);
     }
 }
 

@@ -405,6 +405,9 @@ void weft_chan_recv_future(struct weft_sync_future *future, void *item, weft_cha
 /// A permit at once: 0, -EPIPE, or WAITS. Under lock.
 static inline int reserve_now(weft_chan *chan)
 {
+    if (weft__unlikely(chan->capacity == 0)) {
+        return -EINVAL;
+    }
     if (chan->closed) {
         return -EPIPE;
     }
@@ -417,9 +420,6 @@ static inline int reserve_now(weft_chan *chan)
 
 static int try_reserve(weft_chan *chan)
 {
-    if (chan->capacity == 0) {
-        return -EINVAL;
-    }
     weft__lock_acquire(&chan->lock);
     int rc = reserve_now(chan);
     weft__lock_release(&chan->lock);

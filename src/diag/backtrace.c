@@ -117,6 +117,12 @@ static void ask(struct weft__trace *trace, pthread_t thread)
     pthread_mutex_unlock(&asking);
 }
 
+void weft__backtrace_after_fork(void)
+{
+    pthread_mutex_init(&asking, NULL); // whoever had it does not exist here
+    atomic_store(&question.stage, IDLE);
+}
+
 /// The code of the process.
 struct code {
     int count;

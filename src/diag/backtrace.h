@@ -23,6 +23,9 @@ struct weft__trace {
 void weft__trace_take(struct weft__trace *trace, pthread_t thread, int tid, const void *low,
                       const void *high, bool interrupt);
 
+/// In the child: nobody asks there.
+void weft__backtrace_after_fork(void);
+
 /// "compute+0x1a, server+0x11fa": the symbol, if it is exported, and the place in its file.
 void weft__trace_describe(void *frame, char *text, size_t size_bytes);
 

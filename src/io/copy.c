@@ -173,7 +173,7 @@ static int64_t send_by_memory(struct weft__task *task, int out, int in, int64_t 
     if (memory == NULL) {
         return -ENOMEM;
     }
-    ssize_t n = weft_pread(in, memory, room, at, deadline);
+    ssize_t n = weft_pread(in, memory, room, at, WEFT_FOREVER); // K4
     if (n > 0) {
         n = weft_write(out, memory, (size_t)n, deadline);
     }
@@ -360,7 +360,7 @@ static int64_t copy_piece(struct copy *copy, char *memory, int64_t at)
 {
     size_t size = at_most(copy, MEMORY_BYTES);
     ssize_t n = at < 0 ? weft_read(copy->in.fd, memory, size, copy->deadline)
-                       : weft_pread(copy->in.fd, memory, size, at, copy->deadline);
+                       : weft_pread(copy->in.fd, memory, size, at, until(copy));
     if (n <= 0) {
         return n;
     }

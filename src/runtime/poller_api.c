@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "runtime/runtime.h"
+#include "sched/lookout.h"
 #include "sched/poller.h"
 
 static int run_body(void *arg)
@@ -134,6 +135,9 @@ void weft_poller_unpark(weft_poller *poller)
     weft_assert(is_inside(poller) && poller->parked && "unpark follows a try_park that was true");
     weft__poller_unpark(poller);
     (void)weft__carrier_now(poller->carrier);
+    if (poller->carrier->lookout != NULL) {
+        weft__lookout_wake(poller->carrier->lookout);
+    }
 }
 
 int weft_poller_fd(weft_poller *poller)

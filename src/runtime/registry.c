@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "diag/backtrace.h"
 #include "io/perform.h"
 #include "runtime/runtime.h"
+#include "runtime/schedulers.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -19,12 +21,14 @@ static void before_fork(void)
 {
     weft__default_lock();
     pthread_mutex_lock(&lock);
+    weft__schedulers_before_fork();
     weft__modes_before_fork();
 }
 
 static void after_fork_in_parent(void)
 {
     weft__modes_after_fork();
+    weft__schedulers_after_fork();
     pthread_mutex_unlock(&lock);
     weft__default_unlock();
 }
@@ -34,7 +38,9 @@ static void after_fork_in_child(void)
     runtimes = NULL;
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
     weft__forget_self_after_fork();
+    weft__backtrace_after_fork();
     weft__modes_after_fork();
+    weft__schedulers_after_fork();
     pthread_mutex_unlock(&lock);
     weft__default_unlock();
 }

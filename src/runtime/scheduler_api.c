@@ -34,6 +34,16 @@ bool weft__scheduler_is_builtin(const char *name)
     return false;
 }
 
+void weft__schedulers_before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void weft__schedulers_after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 /// Under lock.
 static struct entry *find(const char *name)
 {

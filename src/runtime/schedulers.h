@@ -14,4 +14,8 @@ int weft__scheduler_choose(struct weft__runtime *runtime);
 /// Lets go of it, when no task is left.
 void weft__scheduler_let_go(struct weft__runtime *runtime);
 
+/// Their lock is taken across a fork.
+void weft__schedulers_before_fork(void);
+void weft__schedulers_after_fork(void);
+
 #endif

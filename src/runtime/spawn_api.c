@@ -13,7 +13,8 @@ void weft_attr_init(struct weft_attr *attr)
 /// Spawns into the root scope of the runtime we are in.
 static int spawn_here(weft_task **task, struct weft__spawn *spawn)
 {
-    struct weft__crew *crew = weft__crew_self();
+    struct weft__carrier *self = weft__carrier_self();
+    struct weft__crew *crew = weft__likely(self != NULL) ? self->crew : weft__crew_self();
     if (task != NULL) {
         *task = NULL;
     }
@@ -21,7 +22,7 @@ static int spawn_here(weft_task **task, struct weft__spawn *spawn)
         return weft__no_task();
     }
     spawn->scope = &crew->root;
-    return weft__spawn(task, crew, weft__carrier_self(), spawn);
+    return weft__spawn(task, crew, self, spawn);
 }
 
 static int spawn_there(weft_task **task, weft_runtime *runtime, struct weft__spawn *spawn)

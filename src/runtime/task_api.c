@@ -5,6 +5,7 @@
 
 #include "runtime/runtime.h"
 #include "sched/guest.h"
+#include "sched/policy_stealing.h"
 #include "sched/relay.h"
 #include "sched/search.h"
 #include "task/host.h"
@@ -15,15 +16,16 @@
 
 int weft_join(int *result, weft_task *task, weft_time deadline)
 {
-    struct weft__task *thread = weft__task_self();
-    int rc = weft__runtime_refuses(task->crew, weft__carrier_self());
+    struct weft__carrier *self = weft__carrier_self();
+    struct weft__task *thread = weft__likely(self != NULL) ? self->current : weft__task_self();
+    int rc = weft__runtime_refuses(task->crew, self);
     if (rc < 0) {
         return rc;
     }
     if (thread == task) {
         return -EDEADLK;
     }
-    if (thread != weft__thread_self() || (thread == NULL && weft__carrier_self() != NULL)) {
+    if (thread != NULL ? thread->kind != &weft__kind_thread : self != NULL) {
         return -EPERM; // a timer function or a future
     }
     if (thread != NULL) {
@@ -118,11 +120,17 @@ int weft_block_begin(void)
     if (task == NULL) {
         return weft__no_task();
     }
+    if (task->abroad) {
+        return 0; // it holds up a thread of its scheduler's, and no carrier
+    }
     struct weft__carrier *carrier = task->home;
     weft__tally(&carrier->counts.announced, 1);
     atomic_store_explicit(&carrier->announced, task, memory_order_relaxed);
     // A single task on offer is its owner's own next work, and so far nobody was asked to take it.
     weft__tally_set(&carrier->stuck, 1);
+    if (carrier->freely) {
+        weft__free_evict(carrier);
+    }
     if (carrier->shares && weft__offer_count(&carrier->offer) > 0) {
         weft__search_ask(carrier, carrier);
     }
@@ -134,6 +142,9 @@ int weft_block_end(void)
     struct weft__task *task = weft__thread_self();
     if (task == NULL) {
         return weft__no_task();
+    }
+    if (task->abroad) {
+        return 0;
     }
     struct weft__carrier *carrier = task->home;
     if (atomic_load_explicit(&carrier->announced, memory_order_relaxed) != task) {

@@ -99,6 +99,23 @@ bool weft__host_refuses_wake(struct weft__task *task)
     return true;
 }
 
+struct weft__crew *weft__host_enter_crew(const struct weft__task *task)
+{
+    const struct weft__carrier *self = weft__carrier_self();
+    if (task == NULL || weft__likely(self != NULL && self->crew == task->crew)) {
+        return NULL;
+    }
+    weft__crew_enter(task->crew);
+    return task->crew;
+}
+
+void weft__host_leave_crew(struct weft__crew *crew)
+{
+    if (weft__unlikely(crew != NULL)) {
+        weft__crew_leave(crew);
+    }
+}
+
 void weft__deadline_fired(struct weft__timer *timer)
 {
     struct weft__task *task = weft__container_of(timer, struct weft__task, deadline);

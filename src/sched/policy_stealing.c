@@ -57,6 +57,15 @@ void weft__free_ready(struct weft__carrier *carrier, struct weft__task *task)
     }
 }
 
+void weft__free_evict(struct weft__carrier *carrier)
+{
+    struct weft__node *node = carrier->worker.lifo;
+    if (node != NULL) {
+        carrier->worker.lifo = NULL;
+        append(carrier, node);
+    }
+}
+
 void weft__free_yielded(struct weft__carrier *carrier, struct weft__task *task)
 {
     if (weft__task_may_move(task)) {

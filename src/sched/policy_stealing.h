@@ -7,7 +7,10 @@
 /// Queues a task that may move and was made ready on this carrier's thread, whatever its home was.
 void weft__free_ready(struct weft__carrier *carrier, struct weft__task *task);
 
-/// The same for one that ran here and wants to go on: behind the others.
+/// What was made ready last goes where others can take it: this carrier is busy for a while.
+void weft__free_evict(struct weft__carrier *carrier);
+
+/// weft__free_ready() for one that ran here and wants to go on: behind the others.
 void weft__free_yielded(struct weft__carrier *carrier, struct weft__task *task);
 
 /// The same from a thread outside the crew.

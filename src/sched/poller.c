@@ -123,6 +123,9 @@ static const char *fault(struct weft__poller *poller)
     if (!poller->stepped) {
         return "it was woken and has not called weft_poller_maybe_yield()";
     }
+    if (!poller->watches && poller->wake == NULL) {
+        return "nothing can wake it: it has no wake function and does not watch weft_poller_fd()";
+    }
     if (!poller->watches && has_ops(poller->carrier)) {
         return "operations are in flight and it does not watch weft_poller_fd()";
     }

@@ -157,6 +157,11 @@ static int rob(struct weft__carrier *carrier, struct weft__carrier *victim, bool
 /// After a robbery: who has more than he is about to run asks for help.
 static void pass_on(struct weft__carrier *carrier, struct weft__carrier *victim, int taken)
 {
+    if (taken > 0) {
+        // A thief that met us has taken the owner's request and relies on us. We are out of the lane
+        // now, and only then look at what is left.
+        atomic_thread_fence(memory_order_seq_cst);
+    }
     if (taken == -EAGAIN || (taken > 0 && weft__offer_count(&victim->offer) > 0)) {
         weft__search_ask(victim, carrier);
     }

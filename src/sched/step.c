@@ -215,6 +215,7 @@ bool weft__step(struct weft__carrier *carrier)
     run_tasks(carrier);
     if (weft__unlikely(weft__tally_get(&carrier->stuck) != 0)) {
         weft__tally_set(&carrier->stuck, 0); // here we are
+        atomic_store_explicit(&carrier->announced, NULL, memory_order_relaxed);
     }
     fire_timers(carrier);
     flush(carrier);

@@ -10,13 +10,13 @@ _Atomic(const struct weft__tracer *) weft__tracer;
 // Used in turn: who still has one from before reads a pair that belongs together, until 63 others
 // were set meanwhile.
 static struct weft__tracer tracers[TRACERS];
-static unsigned next;
+static _Atomic unsigned next;
 
 void weft_trace_set(weft_trace_fn fn, void *ctx)
 {
     struct weft__tracer *tracer = NULL;
     if (fn != NULL) {
-        tracer = &tracers[next++ % TRACERS];
+        tracer = &tracers[atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % TRACERS];
         *tracer = (struct weft__tracer){ fn, ctx };
     }
     atomic_store_explicit(&weft__tracer, tracer, memory_order_release);

@@ -81,6 +81,9 @@ static void ended(struct weft__op *op)
 int weft__case_fd_begin(struct weft__select *select, struct weft__case *c)
 {
     struct weft__case_fd *poll = &c->wait.poll;
+    if (c->want > UINT16_MAX) {
+        return -EINVAL; // as weft_poll()
+    }
     int rc = weft__task_is_at(select->task, select->task->home)
                  ? weft__descriptor_use(select->task->home, fd_of(c))
                  : -EPERM; // a future that is polled away from its home

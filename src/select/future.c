@@ -95,12 +95,13 @@ static void leave(struct selection *s, struct weft__case *chosen, int why, const
     if (s->sleeps) {
         weft_sleep_cancel(&s->sleep);
     }
-    if (s->select.ops > 0) {
-        weft_assert(s->select.task->home == weft__carrier_self()); // documented in weft/select.h
+    weft_assert(s->select.ops == 0 ||
+                s->select.task->home == weft__carrier_self()); // documented in weft/select.h
+    weft__select_end_apart(&s->select, chosen);
+    if (s->select.ops > 0) { // as in thread.c
         s->has_ops = true;
         prepare_main(s, waker);
     }
-    weft__select_end_apart(&s->select, chosen);
 }
 
 static enum weft_poll poll_leaving(struct selection *s, weft_waker *waker)

@@ -151,7 +151,7 @@ void weft__select_leave(struct weft__select *select, const struct weft__case *ch
 struct weft__case *weft__select_begin_apart(struct weft__select *select, bool *late);
 
 /// Ends them. When select->ops is not 0 afterwards the end of the last op claims the main waiter, which
-/// the caller has prepared.
+/// the caller prepares then: not before, or a task that ends just now would claim it.
 void weft__select_end_apart(struct weft__select *select, const struct weft__case *chosen);
 
 /// After a deadline and the end of all ops: a descriptor that was ready, or NULL.

@@ -53,11 +53,10 @@ static void leave(struct weft__select *select, struct weft__task *self,
                   const struct weft__case *chosen)
 {
     weft__select_leave(select, chosen);
-    if (select->ops > 0) {
-        prepare_main(select, self, WEFT__WAIT_ASK_LATE); // and never late
-    }
     weft__select_end_apart(select, chosen);
     if (select->ops > 0) {
+        // Not before: the end of a task would claim it. No op ends in between (sched/op.h, O6).
+        prepare_main(select, self, WEFT__WAIT_ASK_LATE); // and never late
         (void)weft__block(&select->main.wait, WEFT_FOREVER);
     }
 }
@@ -101,7 +100,8 @@ int weft_select(struct weft_case *cases, size_t count, weft_time deadline)
         rc = weft__select_begin(&select, cases, count, self);
     }
     if (rc == 0) {
-        rc = weft__select_attempt(&select, true);
+        // Who cannot wait has no second look.
+        rc = weft__select_attempt(&select, self != NULL || weft__sync_refuses() == 0);
     }
     if (rc != WEFT__SYNC_WAITS) {
         return rc;

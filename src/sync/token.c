@@ -117,10 +117,8 @@ void weft_token_cancel(struct weft_token *public_token)
 {
     struct token *top = of(public_token);
     struct weft__batch batch;
-    if (is_cancelled(top)) {
-        return;
-    }
     weft__batch_init(&batch);
+    // Also if it is cancelled already: whoever does that may not be through with those below.
     weft__lock_acquire(lock_of(top));
     for (struct token *token = top; token != NULL;) {
         bool fresh = cancel_one(token, &batch);

@@ -4,6 +4,7 @@
 #define WEFT_TASK_HOST_H
 
 #include "task/task.h"
+#include "task/wait.h"
 
 /// The clock of the carrier that the task runs on.
 weft_time weft__host_now(struct weft__task *task);
@@ -49,6 +50,20 @@ void weft__host_free(struct weft__task *task, void *memory, size_t size_bytes);
 /// True if the task is simulated and the calling thread is not its simulation: what that does is in
 /// no seed, so its wakes are ignored. They are counted for the report of whoever waits for them.
 bool weft__host_refuses_wake(struct weft__task *task);
+
+/// A waiter that is completed may run and end, and its runtime be destroyed, before it was woken. The
+/// carriers of its crew are joined before that memory goes; anybody else announces himself first.
+/// Returns the crew to leave afterwards, or NULL. `task` may be NULL.
+struct weft__crew *weft__host_enter_crew(const struct weft__task *task);
+void weft__host_leave_crew(struct weft__crew *crew);
+
+/// weft__complete() from whatever thread this is.
+static inline void weft__complete_from_anywhere(struct weft__wait *wait, int64_t result)
+{
+    struct weft__crew *crew = weft__host_enter_crew(wait->task);
+    weft__complete(wait, result);
+    weft__host_leave_crew(crew);
+}
 
 /// Gives a counted reference back, from whatever thread this is.
 void weft__host_release(struct weft__task *task);

@@ -85,7 +85,7 @@ static void complete(struct weft__wait *wait)
     if (weft__unlikely(wait->mode == WEFT__WAIT_CALL)) {
         wait->ask(wait); // J4
     } else {
-        weft__complete(wait, 0);
+        weft__complete_from_anywhere(wait, 0);
     }
 }
 

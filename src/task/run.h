@@ -22,10 +22,14 @@
 /// -ECANCELED if it must stop, else 0.
 static inline int weft__thread_enter(struct weft__task *task, struct weft__runner *runner)
 {
-    task->noticed = weft__word_clear_notified(task);
+    if (weft__word_clear_notified(task)) {
+        task->noticed = true; // who asks has cleared it before (sched/guest.c)
+    }
     task->budget = WEFT__BUDGET;
-    task->started = true;
-    task->movable = task->migratable && !task->tied;
+    if (weft__unlikely(!task->started)) {
+        task->started = true;
+        task->movable = task->migratable && !task->tied;
+    }
     task->return_to = &runner->context;
     int cancelled = weft__unlikely(weft__scope_cancelled(task)) ? -ECANCELED : 0;
     weft__cxx_enter(runner->cxx, &task->cxx);

@@ -46,8 +46,9 @@ static int load_cause(const struct weft__scope *scope)
 static void deadline_fired(struct weft__timer *timer)
 {
     struct weft__scope *scope = weft__container_of(timer, struct weft__scope, deadline);
-    weft__task_unbind(scope->owner);
+    struct weft__task *owner = scope->owner;
     weft__scope_cancel(scope, -ETIMEDOUT);
+    weft__task_unbind(owner); // last: until here it can run, and end the scope, on this thread only
 }
 
 static const struct weft__scope *root_of(const struct weft__scope *scope)

@@ -92,14 +92,9 @@ struct weft__task {
     bool movable;                    // future, unstarted and not placed, or created migratable
     bool migratable;
     bool started;
-    bool noticed; // this run began with a notification
-    // Of a scheduler of the program's (sched/guest.h).
-    bool abroad;            // runs where its scheduler says, and not as a guest at home
-    bool roams;             // migratable, when abroad
-    bool timed;             // its deadline may be in the wheel
-    uint8_t visits;         // calls it is inside of that brought it home
-    _Atomic uint8_t handed; // its scheduler may run it, once
-    bool tied; // uses what belongs to its carrier, or may be given it; then it is never movable
+    bool noticed; // a run began with a notification since this was cleared
+    bool abroad;  // runs where a scheduler of the program's says, and not as a guest at home
+    bool tied;    // uses what belongs to its carrier, or may be given it; then it is never movable
     struct weft__cxx cxx;      // exceptions it is handling, while it does not run; the carrier's
     _Atomic uintptr_t joiners; // anyone's, see join.c
     struct weft__crew *crew;   // the carriers it belongs to; fixed
@@ -123,6 +118,11 @@ struct weft__task {
     void *stack_low; // NULL for a future
     const char *file;
     int line;
+    // Of a scheduler of the program's (sched/guest.h).
+    bool roams;             // migratable, when abroad
+    bool timed;             // its deadline may be in the wheel
+    uint8_t visits;         // calls it is inside of that brought it home
+    _Atomic uint8_t handed; // its scheduler may run it, once
     // The task's own; a dump reads them without asking.
     _Atomic(const char *) waits_for; // NULL: not blocked
     _Atomic uint64_t waits_since;

@@ -20,6 +20,7 @@
 
 #include "base/relax.h"
 #include "sched/park.h"
+#include "task/host.h"
 #include "task/wait.h"
 
 #define NO_WISH UINT64_C(0)
@@ -113,7 +114,7 @@ static void stop_received(struct weft__request *request, struct weft__carrier *c
 {
     (void)carrier;
     struct stopping *stopping = weft__container_of(request, struct stopping, request);
-    weft__complete(&stopping->wait, disarm(stopping->timer));
+    weft__complete_from_anywhere(&stopping->wait, disarm(stopping->timer));
 }
 
 int weft__user_timer_stop(struct weft__user_timer *timer, struct weft__carrier *self,

@@ -334,6 +334,79 @@ TEST_DRIVERS(a_hang_up_is_an_event)
 }
 
 /// A worker, a channel, a descriptor and a moment, each of which comes first once.
+/// The end of a task is told to several cases one after the other: those that come too late meet a
+/// select that leaves, and waits for its op.
+static int ends_now(void *unused)
+{
+    (void)unused;
+    return 7;
+}
+
+static int join_twice_beside_a_descriptor(void *unused)
+{
+    struct weft_case cases[4];
+    int fds[2];
+    (void)unused;
+    CHECK_EQ(pipe(fds), 0);
+    for (size_t i = 0; i < test_scaled(2000); i++) {
+        weft_task *task;
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        attr.place = WEFT_PLACE_CARRIER;
+        attr.carrier = 1;
+        CHECK_OK(weft_spawn(&task, ends_now, NULL, &attr));
+        (void)weft_task_retain(task);
+        for (int k = 0; k < 3; k++) {
+            cases[k] = weft_case_join(task);
+        }
+        cases[3] = weft_case_fd(fds[0], POLLIN);
+        int chosen = weft_select(cases, 4, WEFT_FOREVER);
+        CHECK(chosen >= 0 && chosen < 3);
+        CHECK_EQ(cases[chosen].result, 7);
+        weft_task_release(task);
+    }
+    CHECK_OK(weft_close(fds[0]));
+    return weft_close(fds[1]);
+}
+
+TEST_DRIVERS(joins_that_come_too_late_find_a_select_that_leaves)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 2;
+    CHECK_OK(weft_run(join_twice_beside_a_descriptor, NULL, &options));
+}
+
+/// Cases that have waited once are not looked at twice; a new one among them is.
+TEST_EVERYWHERE(a_case_beside_one_that_has_waited)
+{
+    weft_chan *quiet = make(1);
+    weft_chan *rendezvous = make(0);
+    uint64_t item;
+    struct weft_case cases[2] = { weft_case_recv(quiet, &item) };
+    CHECK_EQ(weft_select(cases, 1, weft_after(WEFT_MS)), -ETIMEDOUT);
+    cases[1] = weft_case_reserve(rendezvous);
+    CHECK_EQ(weft_select(cases, 2, weft_after(WEFT_MS)), 1);
+    CHECK_EQ(cases[1].result, -EINVAL);
+    CHECK_EQ(weft_chan_destroy(quiet), 0);
+    CHECK_EQ(weft_chan_destroy(rendezvous), 0);
+}
+
+static int poll_for_nonsense(void *unused)
+{
+    int fds[2];
+    (void)unused;
+    CHECK_EQ(pipe(fds), 0);
+    struct weft_case nonsense = weft_case_fd(fds[0], -1);
+    CHECK_EQ(weft_select(&nonsense, 1, weft_after(WEFT_MS)), 0);
+    CHECK_EQ(nonsense.result, -EINVAL);
+    CHECK_OK(weft_close(fds[0]));
+    return weft_close(fds[1]);
+}
+
+TEST_DRIVERS(a_descriptor_with_nonsense_events)
+{
+    CHECK_OK(weft_run(poll_for_nonsense, NULL, NULL));
+}
+
 TEST_EVERYWHERE(everything_apart_at_once)
 {
     weft_dgram *pair[2];
