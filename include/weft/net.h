@@ -85,7 +85,7 @@ struct weft_serve_options {
 
 /// Serves an address on every carrier: a listener each (SO_REUSEPORT), and a virtual thread per
 /// connection that runs `handler(conn)` on the carrier that accepted it. The handler closes the
-/// connection. Handlers on different carriers run in parallel: what they share needs atomics or
+/// connection; what it returns is ignored. Handlers on different carriers run in parallel: what they share needs atomics or
 /// locks. Serves until the calling task is cancelled or the runtime is shut down: then new peers are
 /// refused at once, and it returns when all handlers have ended.
 ///
@@ -124,7 +124,8 @@ WEFT_API WEFT_MUST_CHECK int weft_conn_adopt(weft_conn **conn, int fd);
 /// Errors:     -ETIMEDOUT, -ECANCELED  nothing is lost: ask again
 ///             -EAGAIN    `at_least` is 0 and there is nothing
 ///             -ENODATA   the peer has closed in the middle; `in` is what there is
-///             -EMSGSIZE  `at_least` is above the limit (weft_conn_set_limits)
+///             -EMSGSIZE  `at_least` is above the limit (weft_conn_set_limits); more may be lent than
+///                        that, so check the length of what you parse
 ///             -ECONNRESET, ...  as recv(2), after the bytes that arrived before it
 ///             -ENOMEM    no memory to bring them into one place
 ///             -EBADF     another task has closed the connection

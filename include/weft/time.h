@@ -1,7 +1,8 @@
 // weft/time.h - the clock, sleeping, intervals and timers.
 //
 // All times are absolute, monotonic and in nanoseconds. Every call that can block takes such a
-// time as its last argument: weft_after(2 * WEFT_S), or WEFT_FOREVER for "no deadline".
+// time as its last argument: weft_after(2 * WEFT_S), or WEFT_FOREVER for "no deadline". A duration by
+// mistake is a moment long past: the call times out at once.
 // Nothing here is ever early; it is late by at most one wheel tick (2^16 ns) plus scheduling.
 #ifndef WEFT_TIME_H
 #define WEFT_TIME_H

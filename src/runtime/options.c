@@ -114,10 +114,6 @@ static void describe(const struct row *row, char *text, size_t size)
 
 static bool parse(const struct row *row, const char *text, uint64_t *value)
 {
-    if (row->choices == switch_choices && (strcmp(text, "0") == 0 || strcmp(text, "1") == 0)) {
-        *value = text[0] == '0' ? 1 : 2;
-        return true;
-    }
     if (row->choices != NULL) {
         for (uint64_t i = row->low; row->choices[i] != NULL; i++) {
             if (strcmp(text, row->choices[i]) == 0) {
