@@ -69,7 +69,7 @@ static const struct variable variables[] = {
       { "0", "1000001", "-1", "4294967297", "all" },
       "1..1000000" },
     { "WEFT_TOPOLOGY", { "auto", "off", "on" }, { "yes", "ON", "1", "pin" }, "auto, off, on" },
-    { "WEFT_STEAL", { "off", "on", "0", "1" }, { "yes", "2", "ON" }, "off, on" },
+    { "WEFT_STEAL", { "off", "on" }, { "yes", "1", "ON" }, "off, on" },
     { "WEFT_STEAL_SCOPE", { "global", "cluster" }, { "all", "1" }, "global, cluster" },
     { "WEFT_LOG",
       { "error", "warn", "info", "debug" },
