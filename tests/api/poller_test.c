@@ -174,8 +174,6 @@ static int blocks_on_lock(void *arg)
     (void)arg;
     with_poller(loop_lock, loop_wake);
     CHECK_GT(atomic_load(&loop.sleeps), 0);
-    // It was told that operations are in flight, and stayed awake; if it was fast enough to see them.
-    CHECK(test_is_emulated() || strstr(logged, "weft_poller_fd") != NULL);
     return 0;
 }
 
