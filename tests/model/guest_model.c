@@ -67,7 +67,9 @@ static struct side *side_of(const struct weft__context *context)
 static void hand_over(struct side *to, int value)
 {
     to->value = value;
-    atomic_exchange_explicit(&to->may_run, 1, memory_order_release);
+    // Its result is used, or clang would make a store of it, which may miss the sleeper.
+    uint32_t before = atomic_exchange_explicit(&to->may_run, 1, memory_order_release);
+    mc_assert(before == 0);
     mc_event_set(to);
 }
 
@@ -101,7 +103,8 @@ static void give(struct weft_scheduler *self, struct weft__task *ready)
 {
     mc_assert(self == &own && ready == &task);
     handed_over++;
-    atomic_exchange_explicit(&lane, 1, memory_order_release);
+    uint32_t before = atomic_exchange_explicit(&lane, 1, memory_order_release);
+    mc_assert(before == 0);
     mc_event_set(&lane);
 }
 

@@ -142,7 +142,9 @@ static void give(struct weft_scheduler *self, struct weft__task *task)
 {
     (void)self;
     (void)task;
-    atomic_exchange_explicit(&lane, 1, memory_order_release);
+    // Its result is used, or clang would make a store of it, which may miss the sleeper.
+    uint32_t before = atomic_exchange_explicit(&lane, 1, memory_order_release);
+    mc_assert(before == 0);
     mc_event_set(&lane);
 }
 
