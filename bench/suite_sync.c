@@ -1,25 +1,5 @@
-// suite_sync.c - the rows of `sync`. How they are run is said in suite_chan.c.
-#include <stddef.h>
-
-#include "suite.h"
-
-#define MILLION 1000000
-#define END                                                                                        \
-    {                                                                                              \
-        NULL, NULL, NULL, 0, NULL                                                                  \
-    }
-#define ONE(bench)                                                                                 \
-    {                                                                                              \
-        { "weft", NULL, bench, 0, NULL }, { "go", "go", bench, 1, NULL },                          \
-            { "tokio", "tokio", bench, 1, NULL },                                                  \
-            { "tokio-1-worker", "tokio", bench "/1-worker", 1, NULL }, END,                        \
-    }
-#define TWO(bench)                                                                                 \
-    {                                                                                              \
-        { "weft", NULL, bench "/2", 0, NULL }, { "weft-spread", NULL, bench "/spread", 0, NULL },  \
-            { "go", "go", bench "/2", 1, NULL },                                                   \
-            { "tokio-2-workers", "tokio", bench "/2-workers", 1, NULL }, END,                      \
-    }
+// suite_sync.c - the rows of `sync`.
+#include "suite_rows.h"
 
 static const struct contender mutex[] = ONE("sync/mutex");
 static const struct contender mutex_x4[] = ONE("sync/mutex-x4");
@@ -39,29 +19,25 @@ static const struct contender once_get_2[] = TWO("sync/once-get-x4");
 static const struct contender barrier_2[] = TWO("sync/barrier-x4");
 static const struct contender notify_2[] = TWO("sync/notify");
 
-#define ROW(name, what, contenders, count, cpus)                                                   \
-    {                                                                                              \
-        "sync", name, what, contenders, count, (count) / 10, 0, cpus, false, NULL, 0, 0            \
-    }
-
 const struct row suite_sync_rows[] = {
-    ROW("sync-mutex", "lock and unlock a free mutex", mutex, 4 * MILLION, 1),
-    ROW("sync-mutex-x4", "4 share a mutex and yield inside", mutex_x4, MILLION / 2, 1),
-    ROW("sync-rwlock-read", "lock and unlock for reading", rwlock_read, 4 * MILLION, 1),
-    ROW("sync-rwlock-write", "lock and unlock for writing", rwlock_write, 4 * MILLION, 1),
-    ROW("sync-rwlock-x4", "4 read and, one time in 10, write; they yield inside", rwlock_x4,
+    ROW("sync", "sync-mutex", "lock and unlock a free mutex", mutex, 4 * MILLION, 1),
+    ROW("sync", "sync-mutex-x4", "4 share a mutex and yield inside", mutex_x4, MILLION / 2, 1),
+    ROW("sync", "sync-rwlock-read", "lock and unlock for reading", rwlock_read, 4 * MILLION, 1),
+    ROW("sync", "sync-rwlock-write", "lock and unlock for writing", rwlock_write, 4 * MILLION, 1),
+    ROW("sync", "sync-rwlock-x4", "4 read and, one time in 10, write; they yield inside", rwlock_x4,
         MILLION / 2, 1),
-    ROW("sync-semaphore", "acquire and release a permit", semaphore, 4 * MILLION, 1),
-    ROW("sync-semaphore-x4", "4 share 2 permits and yield with them", semaphore_x4, MILLION / 2, 1),
-    ROW("sync-once-get", "get the value of a cell", once_get, 10 * MILLION, 1),
-    ROW("sync-once-set", "make a cell and fill it", once_set, 4 * MILLION, 1),
-    ROW("sync-barrier-x4", "4 meet at a barrier, per arrival", barrier_x4, MILLION / 2, 1),
-    ROW("sync-notify", "notify a task that notifies back", notify, MILLION / 4, 1),
-    ROW("sync-mutex-x4-2", "4 share a mutex, two CPUs", mutex_2, 4 * MILLION, 2),
-    ROW("sync-rwlock-x4-2", "4 read and write, two CPUs", rwlock_2, 4 * MILLION, 2),
-    ROW("sync-semaphore-x4-2", "4 share 2 permits, two CPUs", semaphore_2, 4 * MILLION, 2),
-    ROW("sync-once-get-x4-2", "4 get the value, two CPUs", once_get_2, 10 * MILLION, 2),
-    ROW("sync-barrier-x4-2", "4 meet at a barrier, two CPUs", barrier_2, MILLION / 20, 2),
-    ROW("sync-notify-2", "notify and back, two CPUs", notify_2, MILLION / 50, 2),
+    ROW("sync", "sync-semaphore", "acquire and release a permit", semaphore, 4 * MILLION, 1),
+    ROW("sync", "sync-semaphore-x4", "4 share 2 permits and yield with them", semaphore_x4,
+        MILLION / 2, 1),
+    ROW("sync", "sync-once-get", "get the value of a cell", once_get, 10 * MILLION, 1),
+    ROW("sync", "sync-once-set", "make a cell and fill it", once_set, 4 * MILLION, 1),
+    ROW("sync", "sync-barrier-x4", "4 meet at a barrier, per arrival", barrier_x4, MILLION / 2, 1),
+    ROW("sync", "sync-notify", "notify a task that notifies back", notify, MILLION / 4, 1),
+    ROW("sync", "sync-mutex-x4-2", "4 share a mutex, two CPUs", mutex_2, 4 * MILLION, 2),
+    ROW("sync", "sync-rwlock-x4-2", "4 read and write, two CPUs", rwlock_2, 4 * MILLION, 2),
+    ROW("sync", "sync-semaphore-x4-2", "4 share 2 permits, two CPUs", semaphore_2, 4 * MILLION, 2),
+    ROW("sync", "sync-once-get-x4-2", "4 get the value, two CPUs", once_get_2, 10 * MILLION, 2),
+    ROW("sync", "sync-barrier-x4-2", "4 meet at a barrier, two CPUs", barrier_2, MILLION / 20, 2),
+    ROW("sync", "sync-notify-2", "notify and back, two CPUs", notify_2, MILLION / 50, 2),
     { NULL, NULL, NULL, NULL, 0, 0, 0, 0, false, NULL, 0, 0 },
 };

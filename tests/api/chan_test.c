@@ -1,31 +1,13 @@
 // chan_test.c - channels between virtual threads, futures and foreign threads.
 #include "support/test.h"
 
+#include "support/chans.h"
 #include "support/waiting.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <weft.h>
-
-static weft_chan *make(size_t capacity)
-{
-    weft_chan *chan;
-    CHECK_OK(weft_chan_create(&chan, sizeof(uint64_t), capacity));
-    return chan;
-}
-
-static void put(weft_chan *chan, uint64_t item)
-{
-    CHECK_EQ(weft_chan_try_send(chan, &item), 0);
-}
-
-static uint64_t get(weft_chan *chan)
-{
-    uint64_t item = 0;
-    CHECK_EQ(weft_chan_recv(&item, chan, WEFT_FOREVER), 0);
-    return item;
-}
 
 TEST(items_come_out_in_the_order_in_which_they_went_in)
 {

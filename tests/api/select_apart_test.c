@@ -1,6 +1,7 @@
 // select_apart_test.c - selecting from tasks that end and descriptors that become ready.
 #include "support/test.h"
 
+#include "support/chans.h"
 #include "support/waiting.h"
 
 #include <errno.h>
@@ -8,18 +9,6 @@
 #include <stdatomic.h>
 #include <unistd.h>
 #include <weft.h>
-
-static weft_chan *make(size_t capacity)
-{
-    weft_chan *chan;
-    CHECK_OK(weft_chan_create(&chan, sizeof(uint64_t), capacity));
-    return chan;
-}
-
-static void put(weft_chan *chan, uint64_t item)
-{
-    CHECK_EQ(weft_chan_try_send(chan, &item), 0);
-}
 
 /// A task that ends with a result when it is told to.
 struct worker {

@@ -1,24 +1,13 @@
 // select_future_test.c - a select as a future: awaited, spawned, polled by hand and by foreign loops.
 #include "support/test.h"
 
+#include "support/chans.h"
 #include "support/waiting.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <weft.h>
-
-static weft_chan *make(size_t capacity)
-{
-    weft_chan *chan;
-    CHECK_OK(weft_chan_create(&chan, sizeof(uint64_t), capacity));
-    return chan;
-}
-
-static void put(weft_chan *chan, uint64_t item)
-{
-    CHECK_EQ(weft_chan_try_send(chan, &item), 0);
-}
 
 static void destroy(weft_chan *chan)
 {

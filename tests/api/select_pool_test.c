@@ -1,6 +1,7 @@
 // select_pool_test.c - tasks that a scheduler of the program runs, on OS threads of its own, select.
 #include "support/test.h"
 
+#include "support/chans.h"
 #include "support/onpool.h"
 
 #include <errno.h>
@@ -10,13 +11,6 @@
 #include <weft.h>
 
 enum { ROUNDS = 50 };
-
-static weft_chan *make(size_t capacity)
-{
-    weft_chan *chan;
-    CHECK_OK(weft_chan_create(&chan, sizeof(uint64_t), capacity));
-    return chan;
-}
 
 /// Two tasks of the pool meet: each is on both sides of two channels.
 struct side {

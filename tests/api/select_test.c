@@ -1,30 +1,12 @@
 // select_test.c - selecting from channels and the objects of weft/sync.h, by threads of both kinds.
 #include "support/test.h"
 
+#include "support/chans.h"
 #include "support/waiting.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <weft.h>
-
-static weft_chan *make(size_t capacity)
-{
-    weft_chan *chan;
-    CHECK_OK(weft_chan_create(&chan, sizeof(uint64_t), capacity));
-    return chan;
-}
-
-static void put(weft_chan *chan, uint64_t item)
-{
-    CHECK_EQ(weft_chan_try_send(chan, &item), 0);
-}
-
-static uint64_t get(weft_chan *chan)
-{
-    uint64_t item = 0;
-    CHECK_EQ(weft_chan_recv(&item, chan, WEFT_FOREVER), 0);
-    return item;
-}
 
 static void destroy(weft_chan *chan)
 {

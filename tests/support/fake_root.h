@@ -15,7 +15,7 @@ static char root[64];
 
 static inline void make_root(void)
 {
-    (void)snprintf(root, sizeof root, "/tmp/weft-root-XXXXXX");
+    (void)snprintf(root, sizeof root, P_tmpdir "/weft-root-XXXXXX");
     CHECK(mkdtemp(root) != NULL);
 }
 

@@ -4,6 +4,7 @@
 //
 // The linker sends the static library's calls through the __wrap_ functions below (--wrap, see
 // tests/meson.build).
+#include "support/faults.h"
 #include "support/fds.h"
 #include "support/gather.h"
 
@@ -47,34 +48,6 @@ enum fault {
     FAULT_OPERATION, // an operation of the ring
     FAULTS,
 };
-
-static enum fault fault;
-static int fault_errno;
-static _Atomic int countdown; // the call that takes it to 0 fails; at 0 nothing does
-static atomic_bool reached;
-
-static bool fails(enum fault which)
-{
-    if (which != fault) {
-        return false;
-    }
-    int left = atomic_load(&countdown);
-    while (left > 0 && !atomic_compare_exchange_weak(&countdown, &left, left - 1)) {
-    }
-    if (left == 1) {
-        atomic_store(&reached, true);
-        errno = fault_errno;
-    }
-    return left == 1;
-}
-
-#define WRAP(which, result_type, name, parameters, arguments, failure)                             \
-    result_type __real_##name parameters;                                                          \
-    result_type __wrap_##name parameters;                                                          \
-    result_type __wrap_##name parameters                                                           \
-    {                                                                                              \
-        return fails(which) ? (failure) : __real_##name arguments;                                 \
-    }
 
 WRAP(FAULT_RECV, ssize_t, recv, (int fd, void *data, size_t size, int flags),
      (fd, data, size, flags), -1)

@@ -4,6 +4,7 @@
 //
 // The linker sends the static library's calls through the __wrap_ functions below (--wrap, see
 // tests/meson.build). What a ring does itself cannot be reached here: fdfault_test.c does that.
+#include "support/faults.h"
 #include "support/gather.h"
 
 #include <errno.h>
@@ -39,34 +40,6 @@ enum fault {
     FAULT_EPOLL_CTL,
     FAULTS,
 };
-
-static enum fault fault;
-static int fault_errno;
-static _Atomic int countdown; // the call that takes it to 0 fails; at 0 nothing does
-static atomic_bool reached;
-
-static bool fails(enum fault which)
-{
-    if (which != fault) {
-        return false;
-    }
-    int left = atomic_load(&countdown);
-    while (left > 0 && !atomic_compare_exchange_weak(&countdown, &left, left - 1)) {
-    }
-    if (left == 1) {
-        atomic_store(&reached, true);
-        errno = fault_errno;
-    }
-    return left == 1;
-}
-
-#define WRAP(which, result_type, name, parameters, arguments, failure)                             \
-    result_type __real_##name parameters;                                                          \
-    result_type __wrap_##name parameters;                                                          \
-    result_type __wrap_##name parameters                                                           \
-    {                                                                                              \
-        return fails(which) ? (failure) : __real_##name arguments;                                 \
-    }
 
 WRAP(FAULT_SOCKET, int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1)
 WRAP(FAULT_SOCKET, int, socketpair, (int domain, int type, int protocol, int fds[2]),

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -464,12 +465,10 @@ TEST_URING(a_read_of_a_file_is_never_given_up)
 {
     struct weft__uring *u = open_driver();
     struct trial read = { 0 }, lost = { 0 };
-    char name[] = "/tmp/weft-test-XXXXXX";
     int fds[2];
     char byte, bytes[8];
-    int file = mkostemp(name, O_CLOEXEC);
+    int file = memfd_create("file", MFD_CLOEXEC);
     CHECK_OK(file);
-    unlink(name);
     CHECK_EQ(write(file, "12345678", 8), 8);
     if (!kernel_is(6, 0)) {
         SKIP("no synchronous cancel before Linux 6.0");
