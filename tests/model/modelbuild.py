@@ -25,6 +25,7 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SRC = ROOT / "src"
+JOBS = int(os.environ.get("JOBS") or os.cpu_count() or 2)
 
 COMMON = ["-std=gnu17", "-g", "-fno-omit-frame-pointer", "-D_GNU_SOURCE", "-DWEFT_MODEL=1"]
 # gcc warns that the real sanitizer does not understand fences; ours does.
@@ -49,10 +50,10 @@ def execute(command):
         raise BuildError("\n".join([" ".join(map(str, command)), *lines]))
 
 
-def parallel(function, items, jobs):
-    """Calls function(item) for all items and returns the results in order."""
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(function, items))
+def parallel(function, items):
+    """Calls function(item) for all items and yields the results in order, as they come."""
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        yield from pool.map(function, items)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +93,8 @@ def find_models(pattern="*"):
 class Builder:
     """Compiles into one directory with one compiler."""
 
-    def __init__(self, build_dir, compiler, jobs=2):
+    def __init__(self, build_dir, compiler):
         self.compiler = compiler
-        self.jobs = jobs
         self.dir = pathlib.Path(build_dir).resolve() / pathlib.Path(compiler).name
         self.dir.mkdir(parents=True, exist_ok=True)
 
@@ -123,10 +123,11 @@ class Builder:
         """The engine as one object whose own copies bypass the wrapped functions."""
         sources = sorted((HERE / "engine").glob("*.[cS]"))
         whole = self.dir / "engine.o"
-        objects = parallel(
-            lambda path: self._compile(path, self.dir / "engine" / (path.name + ".o"), ENGINE),
-            sources,
-            self.jobs,
+        objects = list(
+            parallel(
+                lambda path: self._compile(path, self.dir / "engine" / (path.name + ".o"), ENGINE),
+                sources,
+            )
         )
         if whole.exists() and all(o.stat().st_mtime <= whole.stat().st_mtime for o in objects):
             return whole
