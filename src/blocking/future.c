@@ -1,12 +1,10 @@
 // future.c - a blocking call as a future.
 //
-// The pool's thread may end the job while the future is polled elsewhere. They meet under a lock;
-// releasing it is that thread's last touch, so a poller that saw `over` under the lock may free the
-// storage.
+// The pool's thread may end the job while the future is polled elsewhere: task/bell.h.
 #include <errno.h>
 
-#include "base/lock.h"
 #include "blocking/pool.h"
+#include "task/bell.h"
 
 enum phase { FRESH, SENT, READY };
 
@@ -18,21 +16,15 @@ struct blocking_future {
     void *arg;
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
-    struct weft__lock lock;
-    bool over;        // under lock
-    weft_waker waker; // under lock; owned while SENT and not over
+    struct weft__bell bell;
 };
 _Static_assert(sizeof(struct blocking_future) <= sizeof(struct weft_blocking_future),
                "public size");
 
 static void finish(struct blocking_future *blocking, int result)
 {
-    weft__lock_acquire(&blocking->lock);
-    weft_waker waker = blocking->waker;
     blocking->future.result = result;
-    blocking->over = true;
-    weft__lock_release(&blocking->lock);
-    weft_waker_wake(&waker);
+    weft__bell_ring(&blocking->bell);
 }
 
 static void run(struct weft__job *job)
@@ -64,31 +56,15 @@ static enum weft_poll send(struct blocking_future *blocking, const weft_waker *w
     if (blocking->crew == NULL || blocking->fn == NULL) {
         return fail(blocking, -EINVAL);
     }
-    weft_waker_clone(&blocking->waker, waker);
+    weft__bell_set(&blocking->bell, waker);
     bool simulated = blocking->crew->simulated; // once the job is over, the crew may go
     int rc = weft__blocking_submit(blocking->crew, &blocking->job);
     if (rc < 0) {
-        weft_waker_drop(&blocking->waker);
+        weft__bell_drop(&blocking->bell);
         return fail(blocking, rc);
     }
     blocking->phase = SENT;
     return simulated ? ready(blocking) : WEFT_PENDING;
-}
-
-static enum weft_poll look(struct blocking_future *blocking, const weft_waker *waker)
-{
-    weft_waker spare = { NULL, NULL };
-    weft_waker_clone(&spare, waker); // foreign code: not under the lock
-    weft__lock_acquire(&blocking->lock);
-    bool over = blocking->over;
-    if (!over) {
-        weft_waker old = blocking->waker;
-        blocking->waker = spare;
-        spare = old;
-    }
-    weft__lock_release(&blocking->lock);
-    weft_waker_drop(&spare);
-    return over ? ready(blocking) : WEFT_PENDING;
 }
 
 static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
@@ -96,7 +72,7 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
     struct blocking_future *blocking = weft__container_of(future, struct blocking_future, future);
     switch ((enum phase)blocking->phase) {
     case FRESH: return send(blocking, waker);
-    case SENT: return look(blocking, waker);
+    case SENT: return weft__bell_rung(&blocking->bell, waker) ? ready(blocking) : WEFT_PENDING;
     case READY: break;
     }
     return WEFT_READY;
@@ -104,9 +80,9 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
 
 static bool is_over(struct blocking_future *blocking)
 {
-    weft__lock_acquire(&blocking->lock);
-    bool over = blocking->over;
-    weft__lock_release(&blocking->lock);
+    weft__lock_acquire(&blocking->bell.lock);
+    bool over = blocking->bell.waker.vtable == NULL;
+    weft__lock_release(&blocking->bell.lock);
     return over;
 }
 

@@ -5,18 +5,18 @@
 //
 //     poll, cancel: the owner                  the op's carrier
 //     submit, clone the waker                  done: the op is over, unless a request is on its way
-//     look: over? READY                        request: cancel the op, or, if it has ended
+//     over? READY                              request: cancel the op, or, if it has ended
 //     cancel: here: to the driver                meanwhile, it is over now
 //             elsewhere: request, to the inbox
 //
-//   I1  `over` is set on the op's carrier, under the lock, when the op has ended and no request is on
-//       its way to it. Releasing that lock is the carrier's last touch.
+//   I1  The bell (task/bell.h) is rung on the op's carrier when the op has ended and no request is on
+//       its way to it. Releasing its lock is the carrier's last touch.
 //   I2  A request is sent at most once, and only while the op has not ended.
 //   I3  An op in flight is listed under its descriptor, so that weft_close() finds it (io/close.c, F1).
 //   I4  As for calls (io/call.c): a cancelled future starts nothing, bytes win over the cancel, and what
 //       a signal has cut short is begun again.
 //
-// Locks: io_future.lock, alone. Checked by: tests/api/io_future_test.c.
+// Locks: the bell's, alone. Checked by: tests/api/io_future_test.c.
 #include "future/io_future.h"
 
 #include <errno.h>
@@ -36,17 +36,16 @@ static struct weft__io_future *of(struct weft_future *future)
 static void settle(struct weft__io_future *io, bool arrived)
 {
     weft_waker waker = { NULL, NULL };
-    weft__lock_acquire(&io->lock);
+    weft__lock_acquire(&io->bell.lock);
     if (arrived) {
         io->queued = false;
     } else {
         io->ended = true;
     }
     if (io->ended && !io->queued) {
-        waker = io->waker;
-        io->over = true;
+        waker = weft__bell_take(&io->bell);
     }
-    weft__lock_release(&io->lock);
+    weft__lock_release(&io->bell.lock);
     weft_waker_wake(&waker);
 }
 
@@ -148,34 +147,15 @@ static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
     }
     io->carrier = carrier;
     io->op.done = op_done;
-    io->ended = io->over = false;
+    io->ended = false;
     if (carrier->driver->submit(carrier->driver_state, &io->op)) {
         io->phase = IN_FLIGHT; // for end(), which may have to begin again
         return end(io, waker);
     }
     weft__use_begin(&io->use, carrier, io->op.fd, closes);
-    weft_waker_clone(&io->waker, waker); // done() is called by this thread, and later
+    weft__bell_set(&io->bell, waker); // done() is called by this thread, and later
     io->phase = IN_FLIGHT;
     return WEFT_PENDING;
-}
-
-static enum weft_poll look(struct weft__io_future *io, const weft_waker *waker)
-{
-    weft_waker spare = { NULL, NULL };
-    bool same = io->waker.vtable == waker->vtable && io->waker.data == waker->data;
-    if (!same) {
-        weft_waker_clone(&spare, waker); // foreign code: not under the lock
-    }
-    weft__lock_acquire(&io->lock);
-    bool over = io->over;
-    if (!over && !same) {
-        weft_waker old = io->waker;
-        io->waker = spare;
-        spare = old;
-    }
-    weft__lock_release(&io->lock);
-    weft_waker_drop(&spare);
-    return over ? end(io, waker) : WEFT_PENDING;
 }
 
 static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
@@ -183,7 +163,7 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
     struct weft__io_future *io = of(future);
     switch ((enum phase)io->phase) {
     case FRESH: return begin(io, waker);
-    case IN_FLIGHT: return look(io, waker);
+    case IN_FLIGHT: return weft__bell_rung(&io->bell, waker) ? end(io, waker) : WEFT_PENDING;
     case READY: break;
     }
     return WEFT_READY;
@@ -193,10 +173,10 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
 static void send_request(struct weft__io_future *io, struct weft__carrier *self)
 {
     struct weft__crew *crew = io->carrier->crew;
-    weft__lock_acquire(&io->lock);
+    weft__lock_acquire(&io->bell.lock);
     bool send = !io->ended;
     io->queued = send;
-    weft__lock_release(&io->lock);
+    weft__lock_release(&io->bell.lock);
     if (send) {
         weft__crew_enter(crew);
         weft__put(io->carrier, &io->request.node, self);

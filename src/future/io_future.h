@@ -4,8 +4,8 @@
 
 #include <weft/async_io.h>
 
-#include "base/lock.h"
 #include "io/descriptors.h"
+#include "task/bell.h"
 
 struct weft__io_future {
     struct weft_future future;
@@ -21,12 +21,10 @@ struct weft__io_future {
     bool cancelled;
     bool closed; // the carrier's while in flight
 
-    struct weft__lock lock;
-    // Under lock. `ended` is written by the carrier only, which reads it without.
+    struct weft__bell bell; // rung when it is over
+    // Under the bell's lock. `ended` is written by the carrier only, which reads it without.
     bool ended;
     bool queued;
-    bool over;
-    weft_waker waker; // owned while in flight and not over; only the owner changes it
 };
 _Static_assert(sizeof(struct weft__io_future) <= sizeof(struct weft_io_future), "public size");
 

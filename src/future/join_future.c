@@ -1,12 +1,10 @@
 // join_future.c - the end of a task as a future.
 //
-// Whoever ends the task calls back while the future may be polled elsewhere. They meet under a lock;
-// releasing it is the caller's last touch, so a poller that saw `over` under the lock may free the
-// storage.
+// Whoever ends the task calls back while the future may be polled elsewhere: task/bell.h.
 #include <errno.h>
 
-#include "base/lock.h"
 #include "sched/crew.h"
+#include "task/bell.h"
 #include "task/join.h"
 #include "task/wait.h"
 
@@ -14,13 +12,11 @@ enum phase { FRESH, WATCHING, READY };
 
 struct join_future {
     struct weft_future future;
-    struct weft__wait wait; // among the task's joiners while WATCHING and not over
+    struct weft__wait wait; // among the task's joiners while WATCHING and not rung
     struct weft__task *task;
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
-    struct weft__lock lock;
-    bool over;        // under lock
-    weft_waker waker; // under lock; owned while WATCHING and not over
+    struct weft__bell bell;
 };
 _Static_assert(sizeof(struct join_future) <= sizeof(struct weft_join_future), "public size");
 
@@ -29,18 +25,9 @@ static struct join_future *of(struct weft_future *future)
     return weft__container_of(future, struct join_future, future);
 }
 
-static void finish(struct join_future *join)
-{
-    weft__lock_acquire(&join->lock);
-    weft_waker waker = join->waker;
-    join->over = true;
-    weft__lock_release(&join->lock);
-    weft_waker_wake(&waker);
-}
-
 static void task_ended(struct weft__wait *wait)
 {
-    finish(weft__container_of(wait, struct join_future, wait));
+    weft__bell_ring(&weft__container_of(wait, struct join_future, wait)->bell);
 }
 
 static enum weft_poll ready(struct join_future *join, int result)
@@ -62,12 +49,12 @@ static enum weft_poll begin(struct join_future *join, const weft_waker *waker)
     if (weft__task_ended(join->task)) {
         return ready(join, join->task->result);
     }
-    weft_waker_clone(&join->waker, waker);
+    weft__bell_set(&join->bell, waker);
     weft__wait_init(&join->wait, NULL, WEFT__WAIT_CALL, "join");
     join->wait.ask = task_ended;
     join->phase = WATCHING;
     if (!weft__task_watch(join->task, &join->wait)) {
-        weft_waker_drop(&join->waker);
+        weft__bell_drop(&join->bell);
         return ready(join, join->task->result);
     }
     return WEFT_PENDING;
@@ -75,18 +62,7 @@ static enum weft_poll begin(struct join_future *join, const weft_waker *waker)
 
 static enum weft_poll look(struct join_future *join, const weft_waker *waker)
 {
-    weft_waker spare;
-    weft_waker_clone(&spare, waker); // foreign code: not under the lock
-    weft__lock_acquire(&join->lock);
-    bool over = join->over;
-    if (!over) {
-        weft_waker old = join->waker;
-        join->waker = spare;
-        spare = old;
-    }
-    weft__lock_release(&join->lock);
-    weft_waker_drop(&spare);
-    if (!over) {
+    if (!weft__bell_rung(&join->bell, waker)) {
         return WEFT_PENDING;
     }
     return ready(join, weft__task_ended(join->task) ? join->task->result : -ECANCELED);
@@ -108,7 +84,7 @@ static void cancel(struct weft_future *future)
     struct join_future *join = of(future);
     join->cancelled = true;
     if (join->phase == WATCHING && weft__task_unwatch(join->task, &join->wait)) {
-        finish(join);
+        weft__bell_ring(&join->bell);
     }
 }
 

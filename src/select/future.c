@@ -3,9 +3,7 @@
 //     FRESH --poll--> WAITING --chosen, time, cancel--> LEAVING --nothing in flight--> READY
 //        +-- a case is ready: READY
 //
-// Completers claim the main waiter under the locks of many objects, so none of those protects its
-// waker: it has a lock of its own, under which who completes takes the waker and a poll changes it.
-// That the waker is gone says that somebody has committed a case.
+// That the main waiter's bell was rung says that somebody has committed a case (sync/queue.h, Q6).
 // Time is a sleep of its own, for the earliest of the time cases.
 #include <errno.h>
 
@@ -17,7 +15,6 @@ enum phase { FRESH, WAITING, LEAVING, READY };
 struct selection {
     struct weft_future future;
     struct weft__select select;
-    struct weft__lock lock; // of select.main.waker
     // The poller's.
     uint8_t phase; // enum phase
     bool cancelled;
@@ -35,7 +32,6 @@ _Static_assert(sizeof(struct selection) <= sizeof(struct weft_selection), "publi
 static const struct weft__sync_ops future_ops = {
     .what = "select",
     .mode = WEFT__WAIT_WITHDRAW,
-    .own_lock = true,
 };
 
 static enum weft_poll ready(struct selection *s, int64_t result)
@@ -48,41 +44,10 @@ static enum weft_poll ready(struct selection *s, int64_t result)
 /// The main waiter, for which nobody knows it yet.
 static void prepare_main(struct selection *s, const weft_waker *waker)
 {
-    weft__waiter_init(&s->select.main, &future_ops, NULL, &s->lock);
+    weft__waiter_init(&s->select.main, &future_ops, NULL, NULL);
     weft__wait_init(&s->select.main.wait, NULL, future_ops.mode, future_ops.what);
-    weft_waker_clone(&s->select.main.waker, waker);
-}
-
-static void drop_waker(struct selection *s)
-{
-    weft_waker_drop(&s->select.main.waker);
-    s->select.main.waker = (weft_waker){ NULL, NULL };
-}
-
-/// Whether it is DONE, which is seen under the lock: who completed it is out then. If it is not, the
-/// right one will be woken.
-static bool is_done(struct selection *s, const weft_waker *waker)
-{
-    struct weft__waiter *main = &s->select.main;
-    weft_waker spare = { NULL, NULL };
-    weft__lock_acquire(&s->lock);
-    bool done = main->waker.vtable == NULL;
-    bool same = main->waker.vtable == waker->vtable && main->waker.data == waker->data;
-    weft__lock_release(&s->lock);
-    if (done || same) {
-        return done;
-    }
-    weft_waker_clone(&spare, waker); // foreign code: not under the lock
-    weft__lock_acquire(&s->lock);
-    done = main->waker.vtable == NULL;
-    if (!done) {
-        weft_waker old = main->waker;
-        main->waker = spare;
-        spare = old;
-    }
-    weft__lock_release(&s->lock);
-    weft_waker_drop(&spare);
-    return done;
+    s->select.main.is_future = true;
+    weft__bell_set(&s->select.main.bell, waker);
 }
 
 /// Nobody can commit the select any more: leaves everything. In flight may still be a sleep and ops.
@@ -110,7 +75,7 @@ static enum weft_poll poll_leaving(struct selection *s, weft_waker *waker)
         return WEFT_PENDING;
     }
     s->sleeps = false;
-    if (s->has_ops && !is_done(s, waker)) {
+    if (s->has_ops && !weft__bell_rung(&s->select.main.bell, waker)) {
         return WEFT_PENDING;
     }
     struct weft__case *chosen = s->chosen;
@@ -141,9 +106,9 @@ static enum weft_poll withdraw(struct selection *s, struct weft__case *chosen, i
                                weft_waker *waker)
 {
     if (!weft__select_withdraw(&s->select)) {
-        return is_done(s, waker) ? poll_done(s, waker) : WEFT_PENDING;
+        return weft__bell_rung(&s->select.main.bell, waker) ? poll_done(s, waker) : WEFT_PENDING;
     }
-    drop_waker(s);
+    weft__bell_drop(&s->select.main.bell);
     leave(s, chosen, why, waker);
     return poll_leaving(s, waker);
 }
@@ -151,13 +116,13 @@ static enum weft_poll withdraw(struct selection *s, struct weft__case *chosen, i
 static enum weft_poll poll_waiting(struct selection *s, weft_waker *waker)
 {
     struct weft__select *select = &s->select;
-    if (is_done(s, waker)) {
+    if (weft__bell_rung(&s->select.main.bell, waker)) {
         return poll_done(s, waker);
     }
     if (s->late) {
         struct weft__case *begun = weft__select_begin_apart(select, &s->late);
         if (begun != NULL) {
-            drop_waker(s);
+            weft__bell_drop(&s->select.main.bell);
             leave(s, begun, 0, waker);
             return poll_leaving(s, waker);
         }
@@ -192,7 +157,7 @@ static enum weft_poll start(struct selection *s, weft_waker *waker)
     prepare_main(s, waker);
     rc = weft__select_enter(select);
     if (rc != WEFT__SYNC_WAITS) {
-        drop_waker(s);
+        weft__bell_drop(&s->select.main.bell);
         return ready(s, rc);
     }
     s->phase = WAITING;
@@ -221,7 +186,7 @@ static void cancel(struct weft_future *future)
     struct selection *s = weft__container_of(future, struct selection, future);
     s->cancelled = true;
     if (s->phase == WAITING && weft__select_withdraw(&s->select)) {
-        weft_waker waker = s->select.main.waker;
+        weft_waker waker = weft__bell_take(&s->select.main.bell);
         leave(s, NULL, -ECANCELED, &waker);
         weft_waker_wake(&waker);
     }

@@ -14,7 +14,7 @@
 //     block
 //     unlink from all, object by object
 //
-//   S1  All cases share the state of one waiter, `main` (sync/queue.h, Q6). Whoever moves it away from
+//   S1  All cases share the state of one waiter, `main` (sync/queue.h, Q7). Whoever moves it away from
 //       OPEN decides: a completer, who claims it for one case under that object's lock; or the select
 //       itself, which withdraws because of its deadline, a cancel, or a case without a waiter.
 //   S2  Before it is enqueued anywhere nobody can claim a select. So it looks at one object after the

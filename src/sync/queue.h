@@ -20,7 +20,9 @@
 //   Q4  Nothing is woken and no foreign code called under the lock.
 //   Q5  The word's QUEUED bit is changed only under the lock and set while the queue is not empty.
 //       Objects say which of their bits change outside of it.
-//   Q6  A case of a select is a waiter whose `main` is the select's: all its cases agree on the state
+//   Q6  Completing a future's waiter is ringing its bell (task/bell.h). That has a lock of its own,
+//       because a waiter that is claimed may be polled with another waker, too. Its state stays CLAIMED.
+//   Q7  A case of a select is a waiter whose `main` is the select's: all its cases agree on the state
 //       of that one (src/select). Everybody else is his own.
 //
 // Rejected: committing OPEN to DONE under the lock and collecting whom to wake (an array would bound
@@ -32,6 +34,7 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
+#include "task/bell.h"
 #include "task/wait.h"
 
 struct weft__sync_ops;
@@ -49,12 +52,15 @@ struct weft__waiter {
     struct weft__waiter *next;
     struct weft__waiter *prev;
     bool linked;
-    uint8_t kind;     // the object's own: reader or writer, notified how
-    weft_waker waker; // a future's, owned while OPEN; {NULL, NULL}: a virtual or a foreign thread
+    uint8_t kind; // the object's own: reader or writer, notified how
 
     // The waiter's.
-    bool again;    // it was woken once and enters anew
-    uint64_t want; // the object's own: how much, since which generation
+    bool again;             // it was woken once and enters anew
+    bool is_future;         // else a virtual or a foreign thread
+    uint8_t phase;          // a future's own (waiter.c)
+    bool cancelled;         // likewise
+    struct weft__bell bell; // a future's (Q6)
+    uint64_t want;          // the object's own: how much, since which generation
     union {
         weft_time since; // when it began to wait; the mutex's
         void *chosen;    // of a select's main: which case; whoever has claimed it writes that

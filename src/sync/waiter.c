@@ -1,14 +1,12 @@
 // waiter.c - the two ways to wait: a thread that blocks, and a future that is polled.
 //
-// A future's waiter has a waker instead of a task. Its owner polls and cancels it from one thread at
-// a time, so only completers are to be feared (queue.h):
+// A future's waiter has a bell instead of a task. Its owner polls and cancels it from one thread at
+// a time, so only completers are to be feared (queue.h, Q6):
 //
 //     FRESH --poll--> WAITING --chosen--> poll: READY, or once more WAITING
 //                        |  cancel: OPEN -> DONE, leave, READY
-//                        +- cancel: too late; the next poll that sees DONE passes on what it got
+//                        +- cancel: too late; the poll that finds it chosen passes on what it got
 //
-// While a completer has claimed the waiter and is about to complete it, a poll cannot change the
-// waker any more. With another one than before it asks to be polled again.
 #include "sync/waiter.h"
 
 #include <errno.h>
@@ -30,34 +28,14 @@ static void finish_task(struct weft__wait *wait, struct weft__task *task)
     weft__crew_leave(crew);
 }
 
-/// weft__sync_ops.own_lock. Releasing it is the last touch.
-static void finish_own_lock(struct weft__waiter *waiter)
-{
-    weft__lock_acquire(waiter->lock);
-    weft_waker waker = waiter->waker;
-    waiter->waker = (weft_waker){ NULL, NULL };
-    atomic_store_explicit(&waiter->wait.state, WEFT__WAIT_DONE, memory_order_relaxed);
-    weft__lock_release(waiter->lock);
-    weft_waker_wake(&waker);
-}
-
-static void finish_future(struct weft__waiter *waiter)
-{
-    weft_waker waker = waiter->waker;
-    atomic_store_explicit(&waiter->wait.state, WEFT__WAIT_DONE, memory_order_release);
-    weft_waker_wake(&waker);
-}
-
 void weft__batch_finish(const struct weft__batch *batch)
 {
     struct weft__wait *wait = batch->first;
     while (wait != NULL) {
         struct weft__wait *next = wait->next;
         struct weft__waiter *waiter = weft__container_of(wait, struct weft__waiter, wait);
-        if (weft__unlikely(waiter->ops->own_lock)) {
-            finish_own_lock(waiter);
-        } else if (waiter->waker.vtable != NULL) {
-            finish_future(waiter);
+        if (waiter->is_future) {
+            weft__bell_ring(&waiter->bell); // Q6
         } else if (wait->task != NULL) {
             finish_task(wait, wait->task);
         } else {
@@ -134,15 +112,13 @@ enum phase { FRESH, WAITING, READY };
 struct sync_future {
     struct weft_future future;
     struct weft__waiter waiter;
-    uint8_t phase; // enum phase
-    bool cancelled;
 };
 _Static_assert(sizeof(struct sync_future) <= sizeof(struct weft_sync_future), "public size");
 
 static enum weft_poll ready(struct sync_future *sync, int64_t result)
 {
     sync->future.result = result;
-    sync->phase = READY;
+    sync->waiter.phase = READY;
     return WEFT_READY;
 }
 
@@ -154,11 +130,12 @@ static enum weft_poll start(struct sync_future *sync, const weft_waker *waker)
         return ready(sync, rc);
     }
     weft__wait_init(&waiter->wait, NULL, waiter->ops->mode, waiter->ops->what);
-    weft_waker_clone(&waiter->waker, waker);
-    sync->phase = WAITING;
+    waiter->is_future = true;
+    weft__bell_set(&waiter->bell, waker);
+    waiter->phase = WAITING;
     rc = waiter->ops->enter(waiter);
     if (rc != WEFT__SYNC_WAITS) {
-        weft_waker_drop(&waiter->waker);
+        weft__bell_drop(&waiter->bell);
         return ready(sync, rc);
     }
     return WEFT_PENDING;
@@ -168,7 +145,7 @@ static enum weft_poll start(struct sync_future *sync, const weft_waker *waker)
 static enum weft_poll chosen(struct sync_future *sync, const weft_waker *waker)
 {
     struct weft__waiter *waiter = &sync->waiter;
-    if (sync->cancelled && waiter->ops->undo != NULL) {
+    if (sync->waiter.cancelled && waiter->ops->undo != NULL) {
         waiter->ops->undo(waiter);
         return ready(sync, -ECANCELED);
     }
@@ -179,43 +156,16 @@ static enum weft_poll chosen(struct sync_future *sync, const weft_waker *waker)
     return start(sync, waker);
 }
 
-/// Not DONE yet: makes sure that the right one will be woken.
-static void renew_waker(struct weft__waiter *waiter, const weft_waker *waker)
-{
-    if (waiter->waker.vtable == waker->vtable && waiter->waker.data == waker->data) {
-        return;
-    }
-    weft_waker spare;
-    weft_waker_clone(&spare, waker); // foreign code: not under the lock
-    weft__lock_acquire(waiter->lock);
-    bool open = atomic_load_explicit(&waiter->wait.state, memory_order_relaxed) == WEFT__WAIT_OPEN;
-    if (open) {
-        weft_waker old = waiter->waker;
-        waiter->waker = spare;
-        spare = old;
-    }
-    weft__lock_release(waiter->lock);
-    weft_waker_drop(&spare);
-    if (!open) {
-        weft_waker_wake_by_ref(waker); // DONE follows soon
-    }
-}
-
 static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
 {
     struct sync_future *sync = weft__container_of(future, struct sync_future, future);
-    if (sync->phase == READY) {
+    if (sync->waiter.phase == READY) {
         return WEFT_READY;
     }
-    if (sync->phase == FRESH) {
-        return sync->cancelled ? ready(sync, -ECANCELED) : start(sync, waker);
+    if (sync->waiter.phase == FRESH) {
+        return sync->waiter.cancelled ? ready(sync, -ECANCELED) : start(sync, waker);
     }
-    uint32_t state = atomic_load_explicit(&sync->waiter.wait.state, memory_order_acquire);
-    if (state == WEFT__WAIT_DONE) {
-        return chosen(sync, waker);
-    }
-    renew_waker(&sync->waiter, waker);
-    return WEFT_PENDING;
+    return weft__bell_rung(&sync->waiter.bell, waker) ? chosen(sync, waker) : WEFT_PENDING;
 }
 
 static void cancel(struct weft_future *future)
@@ -223,12 +173,12 @@ static void cancel(struct weft_future *future)
     struct sync_future *sync = weft__container_of(future, struct sync_future, future);
     struct weft__waiter *waiter = &sync->waiter;
     uint32_t open = WEFT__WAIT_OPEN;
-    sync->cancelled = true;
-    if (sync->phase == WAITING &&
+    sync->waiter.cancelled = true;
+    if (sync->waiter.phase == WAITING &&
         atomic_compare_exchange_strong_explicit(&waiter->wait.state, &open, WEFT__WAIT_DONE,
                                                 memory_order_relaxed, memory_order_relaxed)) {
         (void)ready(sync, waiter->ops->leave(waiter, -ECANCELED));
-        weft_waker_wake(&waiter->waker);
+        weft__bell_ring(&waiter->bell);
     }
 }
 
@@ -237,7 +187,7 @@ struct weft__waiter *weft__sync_future_init(struct weft_sync_future *future,
                                             struct weft__lock *lock)
 {
     struct sync_future *sync = (struct sync_future *)(void *)future;
-    *sync = (struct sync_future){ .phase = FRESH };
+    *sync = (struct sync_future){ .waiter.phase = FRESH };
     weft_future_init(&sync->future, poll, cancel);
     weft__waiter_init(&sync->waiter, ops, object, lock);
     return &sync->waiter;

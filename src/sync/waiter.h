@@ -20,9 +20,6 @@
 struct weft__sync_ops {
     const char *what;
     enum weft__wait_mode mode;
-    /// Of a select's main, as a future: it is claimed under the locks of many objects, so its waker is
-    /// under a lock of its own, `lock`. Who completes it takes the waker; without one it is DONE.
-    bool own_lock;
     /// Gets it without waiting: its result, or WAITS.
     int (*attempt)(struct weft__waiter *waiter);
     /// The same, but enqueues the waiter, which is OPEN, where it says WAITS.
@@ -60,8 +57,11 @@ static inline void weft__waiter_init(struct weft__waiter *waiter, const struct w
     waiter->object = object;
     waiter->lock = lock;
     waiter->linked = false;
+    waiter->kind = 0;
     waiter->again = false;
-    waiter->waker = (weft_waker){ NULL, NULL };
+    waiter->is_future = false;
+    waiter->phase = 0;
+    waiter->cancelled = false;
 }
 
 /// On entry to a call that may wait and obeys cancellation: charges the budget. `*self` is the

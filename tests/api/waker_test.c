@@ -1,6 +1,8 @@
 // waker_test.c - wakers and what is made of them: parking, foreign loops, references.
 #include "support/test.h"
 
+#include "support/hand.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -370,4 +372,52 @@ TEST_DRIVERS(foreign_threads_spawn_futures)
         CHECK_EQ(result, i % 2);
     }
     CHECK_EQ(weft_runtime_destroy(runtime), 0);
+}
+
+// Somebody completes two waits, and the second is polled with a new waker in between.
+
+struct between {
+    struct hand first, before, after; // `first` is woken first, and polls `second`
+    struct weft_sync_future second;
+    enum weft_poll polled;
+    int woken;
+};
+
+static void between_wake(weft_waker *waker)
+{
+    struct between *between = waker->data;
+    between->polled = hand_poll(&between->after, &between->second.future);
+    between->woken = atomic_load(&between->after.woken);
+    *waker = hand_waker(&between->first);
+    hand_wake(waker);
+}
+
+static void between_clone(weft_waker *copy, const weft_waker *waker)
+{
+    atomic_fetch_add(&((struct between *)waker->data)->first.clones, 1);
+    *copy = *waker;
+}
+
+/// The last of two waits is claimed and not yet done: a poll has nothing to do but to wait for it.
+TEST(a_poll_of_a_wait_that_is_being_completed_waits_for_that)
+{
+    static const struct weft_waker_vtable vtable = { .clone = between_clone, .wake = between_wake };
+    struct weft_event event = { 0 };
+    struct weft_sync_future first;
+    struct between between = { .polled = WEFT_READY };
+    weft_waker waker = { &vtable, &between };
+    weft_event_wait_future(&first, &event);
+    weft_event_wait_future(&between.second, &event);
+    CHECK_EQ(weft_future_poll(&first.future, &waker), WEFT_PENDING);
+    CHECK_EQ(hand_poll(&between.before, &between.second.future), WEFT_PENDING);
+    weft_event_set(&event);
+    CHECK_EQ(between.polled, WEFT_PENDING);
+    CHECK_EQ(between.woken, 0);
+    CHECK_EQ(atomic_load(&between.first.woken), 1);
+    CHECK_EQ(atomic_load(&between.before.woken), 0);
+    CHECK_EQ(atomic_load(&between.after.woken), 1);
+    CHECK_EQ(hand_poll(&between.after, &between.second.future), WEFT_READY);
+    CHECK_EQ(hand_poll(&between.first, &first.future), WEFT_READY);
+    CHECK_EQ(between.first.clones + between.before.clones + between.after.clones, 0);
+    CHECK_OK(weft_event_fini(&event));
 }

@@ -4,7 +4,7 @@
 // notification that is lost leaves the consumer asleep.
 //
 // Sources: sync/notify.c sync/waiter.c task/wait.c task/run.c
-// Headers: sync/queue.h base/lock.h
+// Headers: sync/queue.h base/lock.h task/bell.h
 // With: stage.c stage_actor.c stage_lock.c stage_sync.c
 // Flags: -DWEFT_TINY=1
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "stage_sync.h"
 
 static struct weft_notify notify;
-static struct stage_wakeup wakeup;
+static struct stage_wakeup wakeup, left_behind;
 static int items[2];      // plain
 static _Atomic int ready; // those who are about to wait, or were prepared
 
@@ -110,6 +110,29 @@ static void notify_all(void *unused)
     weft_notify_all(&notify);
 }
 
+// A future that goes from one task to another is polled with another waker: that one is woken, once it
+// makes sense to poll, and not before (queue.h, Q6).
+static __attribute__((noinline)) void await_elsewhere(void)
+{
+    struct weft_sync_future f;
+    weft_waker before = stage_sync_waker(&left_behind);
+    weft_waker waker = stage_sync_waker(&wakeup);
+    weft_notify_wait_future(&f, &notify);
+    if (f.future.poll(&f.future, &before) == WEFT_PENDING &&
+        f.future.poll(&f.future, &waker) == WEFT_PENDING) {
+        stage_sync_sleep(&wakeup);
+        mc_assert(f.future.poll(&f.future, &waker) == WEFT_READY);
+    }
+    mc_assert(f.future.result == 0);
+    mc_assert(items[0] == 1);
+}
+
+static void future_moves(void *unused)
+{
+    (void)unused;
+    await_elsewhere();
+}
+
 // Chosen or not, cancelled at once: then the other one is told instead (N5).
 static __attribute__((noinline)) void wait_and_cancel(void)
 {
@@ -158,6 +181,7 @@ static void reset(void)
     stage_sync_init();
     weft_notify_init(&notify);
     atomic_init(&wakeup.woken, 0);
+    atomic_init(&left_behind.woken, 0);
     atomic_init(&ready, 0);
     atomic_init(&left, 2);
     items[0] = items[1] = 0;
@@ -210,6 +234,13 @@ static void cancelled(void)
     stage_sync_thread(notify_one, (void *)0);
 }
 
+static void moved(void)
+{
+    reset();
+    mc_thread(future_moves, NULL);
+    stage_sync_thread(notify_one, (void *)0);
+}
+
 static void late(void)
 {
     reset();
@@ -229,6 +260,7 @@ const struct mc_model mc_models[] = {
     { .name = "notify_shared_permit", .setup = shared_permit, .check = check },
     { .name = "notify_all", .setup = all, .check = check },
     { .name = "notify_cancelled", .setup = cancelled, .check = check },
+    { .name = "notify_moved", .setup = moved, .check = check },
     { .name = "notify_late", .setup = late, .check = check_late },
     { .name = NULL },
 };

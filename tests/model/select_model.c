@@ -8,7 +8,7 @@
 // Sources: select/select.c select/thread.c select/cases.c select/apart.c select/join.c
 // Sources: select/future.c chan/chan.c sync/waiter.c sync/event.c sync/semaphore.c task/join.c
 // Sources: task/wait.c task/run.c
-// Headers: sync/queue.h base/lock.h
+// Headers: sync/queue.h base/lock.h task/bell.h
 // With: stage.c stage_actor.c stage_lock.c stage_sync.c
 // Flags: -DWEFT_TINY=1
 #include <errno.h>
