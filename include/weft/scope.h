@@ -14,6 +14,7 @@
 #define WEFT_SCOPE_H
 
 #include <weft/base.h>
+#include <weft/future.h>
 #include <weft/task.h>
 #include <weft/time.h>
 
@@ -79,6 +80,15 @@ WEFT_API int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *scope
 #define weft_scope_spawn_task(task, scope, fn, arg, attr)                                          \
     weft_scope_spawn_task_at((task), (scope), (fn), (arg), (attr), __FILE__, __LINE__)
 
+/// Runs a future as a child of the scope, as weft_spawn_future() does in the runtime's root scope. Its
+/// `result` (cut to int) decides as a thread's does; a cancelled scope cancels it. The storage stays the
+/// caller's and must live until the join. Errors as above; the future is not polled then.
+WEFT_API int weft_scope_spawn_future_at(weft_task **task, struct weft_scope *scope,
+                                        struct weft_future *future, const struct weft_attr *attr,
+                                        const char *file, int line);
+#define weft_scope_spawn_future(task, scope, future, attr)                                         \
+    weft_scope_spawn_future_at((task), (scope), (future), (attr), __FILE__, __LINE__)
+
 /// Cancels the scope: its children, and the owner's calls until the join.
 ///
 /// Call from:  any thread, while the scope is open (a child may always do it).
@@ -101,6 +111,26 @@ WEFT_API int weft_scope_cause(const struct weft_scope *scope);
 ///                      was cancelled
 ///             -EPERM   the scope was not opened, or is not the caller's innermost one
 WEFT_API int weft_scope_join(struct weft_scope *scope);
+
+/// The join as a future; caller-owned. Await it for a join that cancels the scope at a deadline of its
+/// own, or combine `&join.future` with others.
+struct weft_scope_future {
+    struct weft_future future;
+    uint64_t opaque[12];
+};
+
+/// Prepares a future that is READY with what weft_scope_join() returns, and has then closed the scope.
+/// Children may be spawned while it waits, also by the owner. As a join it cannot be called off:
+/// cancelling the future cancels the scope, and it is READY when the children have ended. Once it was
+/// polled it takes the place of weft_scope_join().
+///
+///     weft_scope_join_future(&join, &scope);
+///     int64_t rc = weft_await(&join.future, weft_after(WEFT_S)); // late: the children are cancelled
+///
+/// Poll from:  the owner, alone or inside of combinators.
+/// Result:     that of weft_scope_join(); -EPERM if the scope was not opened or is not the innermost one
+///             of who polls: then it is still open
+WEFT_API void weft_scope_join_future(struct weft_scope_future *join, struct weft_scope *scope);
 
 /// Begins and ends a work guard: what the calling thread does in between is work in flight, and a
 /// shutdown of the runtime lets it finish. Until the shutdown is forced (see

@@ -29,10 +29,9 @@ void weft_scope_set_attr(struct weft_scope *public_scope, const struct weft_attr
     weft__scope_of(public_scope)->attr = *attr;
 }
 
-int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *public_scope, weft_fn fn,
-                             void *arg, const struct weft_attr *attr, const char *file, int line)
+/// Spawns into the scope, whose attributes count where there are no others.
+static int spawn_into(weft_task **task, struct weft__scope *scope, struct weft__spawn *spawn)
 {
-    struct weft__scope *scope = weft__scope_of(public_scope);
     struct weft__crew *crew = weft__crew_self();
     if (task != NULL) {
         *task = NULL;
@@ -40,20 +39,33 @@ int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *public_scope, 
     if (!scope->open || crew == NULL || crew != scope->owner->crew) {
         return weft__no_task();
     }
-    struct weft__spawn spawn = {
-        .fn = fn,
-        .arg = arg,
-        .attr = attr != NULL || scope->attr.size == 0 ? attr : &scope->attr,
-        .scope = scope,
-        .file = file,
-        .line = line,
-    };
-    int rc = weft__spawn(task, crew, weft__carrier_self(), &spawn);
+    if (spawn->attr == NULL && scope->attr.size != 0) {
+        spawn->attr = &scope->attr;
+    }
+    spawn->scope = scope;
+    int rc = weft__spawn(task, crew, weft__carrier_self(), spawn);
     // Refused: it is cancelled already, or being shut down, which those at work in it must not feel.
     if (rc < 0 && rc != -ECANCELED) {
         weft__scope_cancel(scope, rc);
     }
     return rc;
+}
+
+int weft_scope_spawn_task_at(weft_task **task, struct weft_scope *scope, weft_fn fn, void *arg,
+                             const struct weft_attr *attr, const char *file, int line)
+{
+    struct weft__spawn spawn = { .fn = fn, .arg = arg, .attr = attr, .file = file, .line = line };
+    return spawn_into(task, weft__scope_of(scope), &spawn);
+}
+
+int weft_scope_spawn_future_at(weft_task **task, struct weft_scope *scope,
+                               struct weft_future *future, const struct weft_attr *attr,
+                               const char *file, int line)
+{
+    struct weft__spawn spawn = {
+        .is_future = true, .arg = future, .attr = attr, .file = file, .line = line
+    };
+    return spawn_into(task, weft__scope_of(scope), &spawn);
 }
 
 int weft_scope_spawn_at(struct weft_scope *scope, weft_fn fn, void *arg, const char *file, int line)

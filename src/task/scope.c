@@ -16,8 +16,9 @@
 //       tells *its* children: cancellation travels down task by task. It looks before each of its
 //       runs, so it does that wherever it waits, behind a shield of its own, too.
 //   S5  Last touch: a leaving child releases the lock and then, if it was the last one and the
-//       owner waits, completes the owner's wait. The owner leaves only through that wait, or by
-//       having seen no child at all under the lock.
+//       owner waits, completes the owner's wait, which it has taken out under the lock. The owner
+//       leaves only through that wait, or by having seen no child at all under the lock. An owner
+//       that waits with a future (future/scope_future.c) is called instead.
 //   S6  Nobody is woken under the lock (a scheduler is called by a wake). The one cancel in progress
 //       walks with a cursor that leaving children move along.
 //   S7  A shutdown is felt in a scope when its stage is past the scope's cover: a work guard covers
@@ -167,6 +168,15 @@ void weft__scope_settle(struct weft__scope *scope, int result)
     }
 }
 
+static void complete(struct weft__wait *waiter)
+{
+    if (weft__unlikely(waiter->mode == WEFT__WAIT_CALL)) {
+        waiter->ask(waiter);
+    } else {
+        weft__complete(waiter, 0);
+    }
+}
+
 void weft__scope_leave(struct weft__scope *scope, struct weft__task *child)
 {
     if (scope->owner == NULL) {
@@ -180,10 +190,14 @@ void weft__scope_leave(struct weft__scope *scope, struct weft__task *child)
     if (child->sibling_next != NULL) {
         child->sibling_next->sibling_link = child->sibling_link;
     }
-    struct weft__wait *waiter = --scope->live == 0 ? scope->waiter : NULL;
+    struct weft__wait *waiter = NULL;
+    if (--scope->live == 0) {
+        waiter = scope->waiter;
+        scope->waiter = NULL;
+    }
     weft__lock_release(&scope->lock);
     if (waiter != NULL) {
-        weft__complete(waiter, 0);
+        complete(waiter); // S5
     }
 }
 
@@ -284,18 +298,23 @@ bool weft__scope_look(struct weft__task *task)
     return true;
 }
 
+bool weft__scope_watch(struct weft__scope *scope, struct weft__wait *wait)
+{
+    weft__lock_acquire(&scope->lock);
+    bool waits = scope->live > 0;
+    if (waits) {
+        scope->waiter = wait;
+    }
+    weft__lock_release(&scope->lock);
+    return waits;
+}
+
 /// The owner is not interrupted: its looks, before each run and here, pass a cancel on (S4).
 static void await_children(struct weft__scope *scope)
 {
     struct weft__wait wait;
     weft__wait_init(&wait, scope->owner, WEFT__WAIT_PASS, "scope join");
-    weft__lock_acquire(&scope->lock);
-    bool waiting = scope->live > 0;
-    if (waiting) {
-        scope->waiter = &wait;
-    }
-    weft__lock_release(&scope->lock);
-    if (waiting) {
+    if (weft__scope_watch(scope, &wait)) {
         int rc = weft__block(&wait, WEFT_FOREVER);
         weft_assert(rc == 0);
     }
@@ -315,10 +334,9 @@ static int verdict(const struct weft__scope *scope)
     }
 }
 
-int weft__scope_join(struct weft__scope *scope)
+int weft__scope_close(struct weft__scope *scope)
 {
     struct weft__task *owner = scope->owner;
-    await_children(scope);
     if (scope->timed) {
         weft__host_timer_set(owner, &scope->deadline, WEFT_FOREVER);
     }
@@ -331,4 +349,10 @@ int weft__scope_join(struct weft__scope *scope)
         look_again(owner); // what the scope hid counts again
     }
     return verdict(scope);
+}
+
+int weft__scope_join(struct weft__scope *scope)
+{
+    await_children(scope);
+    return weft__scope_close(scope);
 }

@@ -96,6 +96,13 @@ static inline bool weft__scope_cancelled(struct weft__task *task)
 /// Waits for all children and closes; the caller is the owner and this its innermost scope.
 int weft__scope_join(struct weft__scope *scope);
 
+/// The two halves of that. Has `wait` completed when no child is left, or its function called if its
+/// mode is CALL: once, from whatever thread the last child ends on. False: there is none, and nothing
+/// will be. One at a time, the owner's.
+bool weft__scope_watch(struct weft__scope *scope, struct weft__wait *wait);
+/// There are no children: closes.
+int weft__scope_close(struct weft__scope *scope);
+
 /// A work guard around what the running task does: hides a shutdown until that is forced, from the
 /// task and from scopes that are opened inside. Guards nest.
 static inline void weft__work_begin(struct weft__task *task)

@@ -8,14 +8,15 @@
 // child that does not wake the owner, leaves somebody asleep. So does a shutdown that is forgotten
 // behind a guard. A shutdown is played by a thread that tells everyone, as the runtime does.
 //
-// Sources: task/scope.c task/wait.c task/run.c
-// Headers: task/word.h base/lock.h
+// Sources: task/scope.c task/wait.c task/run.c future/scope_future.c
+// Headers: task/word.h base/lock.h task/bell.h
 // With: stage.c stage_actor.c stage_lock.c
 // Flags: -DWEFT_TINY=1
 #include <errno.h>
 
 #include "mc.h"
 #include "stage.h"
+#include "task/host.h"
 #include "task/scope.h"
 #include "task/wait.h"
 #include "task/word.h"
@@ -35,6 +36,60 @@ static void own(void *unused)
     verdict = weft__scope_join(&scope);
     mc_assert(scope.live == 0 && scope.children == NULL && owner.task.scope == &outer);
     mc_forbid(&scope, sizeof scope);
+}
+
+// The same with a future. It is polled for nothing now and then.
+
+static void waker_clone(weft_waker *copy, const weft_waker *waker)
+{
+    *copy = *waker;
+}
+
+static void waker_wake(weft_waker *waker)
+{
+    weft__wake(waker->data);
+}
+
+static void waker_drop(weft_waker *waker)
+{
+    (void)waker;
+}
+
+static __attribute__((noinline)) int await(struct weft__task *task)
+{
+    static const struct weft_waker_vtable vtable = { .clone = waker_clone,
+                                                     .wake = waker_wake,
+                                                     .drop = waker_drop };
+    weft_waker waker = { &vtable, task };
+    struct weft_scope_future join;
+    weft_scope_join_future(&join, (struct weft_scope *)(void *)&scope);
+    while (join.future.poll(&join.future, &waker) == WEFT_PENDING) {
+        weft__host_park(task, WEFT_FOREVER);
+    }
+    return (int)join.future.result;
+}
+
+static void own_future(void *unused)
+{
+    (void)unused;
+    verdict = await(&owner.task);
+    mc_assert(scope.live == 0 && scope.children == NULL && owner.task.scope == &outer);
+    mc_forbid(&scope, sizeof scope);
+}
+
+struct weft__task *weft__thread_self(void)
+{
+    return &owner.task;
+}
+
+int weft__no_task(void)
+{
+    return -EPERM;
+}
+
+void weft_future_init(struct weft_future *future, weft_poll_fn poll, weft_cancel_fn cancel)
+{
+    *future = (struct weft_future){ .poll = poll, .cancel = cancel };
 }
 
 static void end(int number)
@@ -187,6 +242,16 @@ static void two_leave(void)
     mc_thread(run_child, (void *)1);
 }
 
+static void two_leave_future(void)
+{
+    reset_scopes(WEFT_SCOPE_ALL);
+    enter(0, 0);
+    enter(1, 0);
+    mc_thread(own_future, NULL);
+    mc_thread(run_child, (void *)0);
+    mc_thread(run_child, (void *)1);
+}
+
 // One fails: the other is cancelled.
 static void one_fails(void)
 {
@@ -276,6 +341,7 @@ static void check_drained(void)
 
 const struct mc_model mc_models[] = {
     { .name = "scope_two_leave", .setup = two_leave, .check = check_fine },
+    { .name = "scope_two_leave_future", .setup = two_leave_future, .check = check_fine },
     { .name = "scope_one_fails", .setup = one_fails, .check = check_failed, .never_spurious = 1 },
     { .name = "scope_one_wins", .setup = one_wins, .check = check_fine, .never_spurious = 1 },
     { .name = "scope_outside", .setup = outside, .check = check_outside },
