@@ -10,6 +10,7 @@
 #include "floor/net.h"
 #include "floor/switch.h"
 #include "floor/wake.h"
+#include "handoff/handoff.h"
 #include "weft_bench.h"
 #include "weft_chan.h"
 #include "weft_sched.h"
@@ -67,6 +68,10 @@ static int serve_floor(const char *name, enum serve_mode mode, const char *addre
 
 int contend_serve(const char *name, const char *mode, const char *address)
 {
+    if (strcmp(mode, HANDOFF_MODE) == 0) {
+        int rc = handoff_serve(name, address);
+        return rc < 0 ? serve_skip(rc) : 0;
+    }
     int chosen = serve_mode_parse(mode);
     if (chosen < 0) {
         return serve_skip(EINVAL);

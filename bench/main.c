@@ -9,6 +9,7 @@
 
 #include "child.h"
 #include "contend.h"
+#include "handoff/handoff.h"
 #include "machine.h"
 #include "net/isolate.h"
 #include "net/net.h"
@@ -79,11 +80,18 @@ static const char *default_peers(void)
     return path;
 }
 
+// The hand-off experiment belongs to the scheduler's table, too.
+static bool selects(const char *name, const struct row *row)
+{
+    bool belongs = strcmp(row->suite, "handoff") == 0 && strcmp(name, "sched") == 0;
+    return belongs || strcmp(row->suite, name) == 0 || strcmp(row->name, name) == 0;
+}
+
 static bool is_known(const char *name)
 {
     const struct row *row;
     for (unsigned i = 0; (row = suite_row(i)) != NULL; i++) {
-        if (strcmp(row->suite, name) == 0 || strcmp(row->name, name) == 0) {
+        if (selects(name, row)) {
             return true;
         }
     }
@@ -93,8 +101,7 @@ static bool is_known(const char *name)
 static bool is_wanted(const struct settings *settings, const struct row *row)
 {
     for (int i = 0; i < settings->suites_used; i++) {
-        if (strcmp(row->suite, settings->suites[i]) == 0 ||
-            strcmp(row->name, settings->suites[i]) == 0) {
+        if (selects(settings->suites[i], row)) {
             return true;
         }
     }
@@ -237,7 +244,9 @@ int main(int argc, char **argv)
         return contend_serve(argv[2], argv[3], argv[4]);
     }
     if (argc > 5 && strcmp(argv[1], "--load") == 0) {
-        return net_main(argv[2], argv[3], (const char *const *)&argv[4]);
+        const char *const *server = (const char *const *)&argv[4];
+        return strncmp(argv[2], "handoff/", 8) == 0 ? handoff_main(argv[2], argv[3], server)
+                                                    : net_main(argv[2], argv[3], server);
     }
     struct settings settings;
     parse(&settings, argc, argv);

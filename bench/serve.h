@@ -9,6 +9,10 @@
 //   source  receives a number (8 bytes, little endian) and sends so many bytes in writes of
 //           SERVE_BLOCK, again and again
 //   sink    receives a number and then so many bytes, and answers with one byte, again and again
+//
+// Fronts of the hand-off experiment (handoff/handoff.h) also serve
+//
+//   http    answers HTTP requests with what the back end at WEFT_BENCH_BACKEND says, on two threads
 #ifndef WEFT_BENCH_SERVE_H
 #define WEFT_BENCH_SERVE_H
 

@@ -116,8 +116,10 @@ const struct row suite_core_rows[] = {
 
 const struct row *suite_row(unsigned index)
 {
-    static const struct row *const parts[] = { suite_core_rows, suite_sched_rows,  suite_sync_rows,
-                                               suite_chan_rows, suite_select_rows, suite_net_rows };
+    static const struct row *const parts[] = { suite_core_rows,    suite_sched_rows,
+                                               suite_handoff_rows, suite_sync_rows,
+                                               suite_chan_rows,    suite_select_rows,
+                                               suite_net_rows };
     for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         for (const struct row *row = parts[i]; row->name != NULL; row++) {
             if (index-- == 0) {

@@ -38,6 +38,6 @@ const struct row *suite_row(unsigned index);
 
 /// Its parts, each ended by a NULL name.
 extern const struct row suite_core_rows[], suite_sched_rows[], suite_sync_rows[], suite_chan_rows[],
-    suite_select_rows[], suite_net_rows[];
+    suite_select_rows[], suite_net_rows[], suite_handoff_rows[];
 
 #endif

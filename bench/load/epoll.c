@@ -23,7 +23,7 @@ struct link {
 struct load {
     const struct load_plan *plan;
     int epoll;
-    char *pattern, *in;
+    char *pattern, *replies, *in; // what is sent, what should come, what has come
     struct link *links;
     uint64_t *stamps;
     struct load_run run;
@@ -75,10 +75,12 @@ static int epoll_open(struct load **out, const struct load_plan *plan)
     load->epoll = epoll_create1(EPOLL_CLOEXEC);
     load->links = calloc(plan->connections, sizeof *load->links);
     load->stamps = calloc((size_t)plan->connections * plan->depth, sizeof *load->stamps);
-    load->pattern = load_pattern(plan->size_bytes);
+    load->pattern = load_pattern(plan->request, plan->size_bytes);
+    load->replies = load_pattern(plan->request != NULL ? plan->reply : NULL,
+                                 load_reply_bytes(plan));
     load->in = malloc(LOAD_CHUNK);
     if (load->epoll < 0 || load->links == NULL || load->stamps == NULL || load->pattern == NULL ||
-        load->in == NULL) {
+        load->replies == NULL || load->in == NULL) {
         return drop(load, -ENOMEM);
     }
     int rc = connect_all(load);
@@ -100,6 +102,7 @@ static void epoll_close(struct load *load)
         close(load->epoll);
     }
     free(load->in);
+    free(load->replies);
     free(load->pattern);
     free(load->stamps);
     free(load->links);
@@ -130,8 +133,8 @@ static int ask(struct load *load, struct link *link, uint64_t requests)
 
 static int take(struct load *load, struct link *link, size_t bytes)
 {
-    size_t size = load->plan->size_bytes;
-    if (memcmp(load->in, load->pattern + link->received, bytes) != 0) {
+    size_t size = load_reply_bytes(load->plan);
+    if (memcmp(load->in, load->replies + link->received, bytes) != 0) {
         return -EBADMSG;
     }
     uint64_t replies = (link->received + bytes) / size;
@@ -189,7 +192,8 @@ static int wait_for(struct load *load, struct epoll_event *events, uint64_t next
     bool due = next > 0 && load->run.stage != LOAD_DRAIN;
     if (due) {
         left = next > load->run.now ? next - load->run.now : 0;
-        left = left > LOAD_SPIN_NS ? left - LOAD_SPIN_NS : 0;
+        uint64_t spin = load->plan->shares_cpu ? 0 : LOAD_SPIN_NS;
+        left = left > spin ? left - spin : 0;
     }
     struct timespec span = { (time_t)(left / 1000000000), (long)(left % 1000000000) };
     int most = load->plan->rate > 0 ? EVENTS_OPEN : EVENTS;

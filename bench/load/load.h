@@ -9,7 +9,7 @@
 // every request that should have been sent meanwhile (no coordinated omission), and a client that
 // cannot keep up shows as latency, never as a lower rate that looks healthy.
 //
-// Replies are echoes; each is compared with what was sent.
+// Replies are echoes, or what the plan says; each is compared with that.
 #ifndef WEFT_BENCH_LOAD_LOAD_H
 #define WEFT_BENCH_LOAD_LOAD_H
 
@@ -44,11 +44,16 @@ struct load_plan {
     unsigned connections;
     unsigned depth;       // requests in flight on each connection; closed loop only
     size_t size_bytes;    // of a request
+    const char *request;  // what each says; NULL: pseudo-random bytes, which are echoed
+    const char *reply;    // with `request`: what each is answered with,
+    size_t reply_bytes;   // so many
     double rate;          // requests per second on all connections together; 0: closed loop
     uint64_t count;       // requests to measure; 0: as many as `duration_ns` allows
     uint64_t duration_ns; // of the measurement; 0: until `count` is reached
     uint64_t warm_count;  // requests, and
     uint64_t warm_ns;     // time, that pass before the measurement
+    bool shares_cpu;      // open loop: sleep until a request is due, which may make it late, and do
+                          // not take the CPU from the server meanwhile
     /// Called when the measurement begins (false) and ends (true), between two requests.
     void (*mark)(void *arg, bool ended);
     void *mark_arg;
@@ -59,6 +64,12 @@ struct load_result {
     uint64_t span_ns;  // from the first mark to the second
     struct hist latency_ns;
 };
+
+/// What comes back for each request, and how many bytes.
+static inline size_t load_reply_bytes(const struct load_plan *plan)
+{
+    return plan->request != NULL ? plan->reply_bytes : plan->size_bytes;
+}
 
 struct load;
 
@@ -78,9 +89,9 @@ extern const struct load_core load_epoll; // plain system calls; from any thread
 extern const struct load_core load_weft;  // from a virtual thread; all on its carrier
 
 /// At least LOAD_CHUNK bytes from any place in the first request on: what one request says, again and
-/// again, so that many requests are one write and replies can be compared however they are cut. The
-/// caller frees it. NULL: no memory.
-char *load_pattern(size_t size);
+/// again, so that many requests are one write and replies can be compared however they are cut. It says
+/// `text`, or, if that is NULL, pseudo-random bytes. The caller frees it. NULL: no memory.
+char *load_pattern(const char *text, size_t size);
 #define LOAD_CHUNK 65536
 
 /// A socket for the `index`th of many connections to the address. Those to a TCP loopback address

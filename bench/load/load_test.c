@@ -120,7 +120,7 @@ TEST(many_connections_come_from_several_addresses)
 
 // A server of one connection at a time, on a thread of its own.
 
-enum habit { ECHO, STALL, CORRUPT, HANG_UP };
+enum habit { ECHO, STALL, CORRUPT, HANG_UP, ANSWER };
 
 static struct {
     enum habit habit;
@@ -158,6 +158,20 @@ static void serve_one(int fd)
     }
 }
 
+#define QUESTION "who is there?"
+#define REPLY "nobody"
+
+static void answer_one(int fd)
+{
+    char question[sizeof QUESTION - 1];
+    while (recv(fd, question, sizeof question, MSG_WAITALL) == sizeof question &&
+           memcmp(question, QUESTION, sizeof question) == 0) {
+        if (send(fd, REPLY, sizeof REPLY - 1, MSG_NOSIGNAL) != sizeof REPLY - 1) {
+            return;
+        }
+    }
+}
+
 static void *serve(void *arg)
 {
     (void)arg;
@@ -166,7 +180,11 @@ static void *serve(void *arg)
         if (fd < 0) {
             return NULL;
         }
-        serve_one(fd);
+        if (fixture.habit == ANSWER) {
+            answer_one(fd);
+        } else {
+            serve_one(fd);
+        }
         close(fd);
     }
 }
@@ -294,4 +312,34 @@ TEST_DRIVERS(weft_notices_a_server_that_hangs_up)
     use_plan(0);
     run_against(HANG_UP, true);
     CHECK_EQ(fixture.rc == -EPIPE || fixture.rc == -ECONNRESET, true);
+}
+
+static int ask_for(const char *reply, double rate, bool on_weft)
+{
+    use_plan(rate);
+    fixture.plan.request = QUESTION;
+    fixture.plan.size_bytes = sizeof QUESTION - 1;
+    fixture.plan.reply = reply;
+    fixture.plan.reply_bytes = strlen(reply);
+    fixture.plan.shares_cpu = true;
+    run_against(ANSWER, on_weft);
+    return fixture.rc;
+}
+
+TEST(plain_knows_replies_that_are_no_echoes)
+{
+    CHECK_EQ(ask_for(REPLY, 0, false), 0);
+    CHECK_GE(fixture.result.latency_ns.count, 400u);
+    CHECK_EQ(ask_for(REPLY, 2000, false), 0);
+    CHECK_GE(fixture.result.span_ns, 190000000u); // the rate was not exceeded
+    CHECK_EQ(ask_for("nobidy", 0, false), -EBADMSG);
+}
+
+TEST_DRIVERS(weft_knows_replies_that_are_no_echoes)
+{
+    CHECK_EQ(ask_for(REPLY, 0, true), 0);
+    CHECK_GE(fixture.result.latency_ns.count, 400u);
+    CHECK_EQ(ask_for(REPLY, 2000, true), 0);
+    CHECK_GE(fixture.result.span_ns, 190000000u);
+    CHECK_EQ(ask_for("nobidy", 0, true), -EBADMSG);
 }

@@ -71,7 +71,7 @@ int load_address_parse(struct load_address *out, const char *text)
     return -EINVAL;
 }
 
-char *load_pattern(size_t size)
+char *load_pattern(const char *text, size_t size)
 {
     char *pattern = calloc(1, size + LOAD_CHUNK);
     uint32_t random = 2463534242u;
@@ -79,7 +79,8 @@ char *load_pattern(size_t size)
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;
-        pattern[i] = i < size ? (char)random : pattern[i - size];
+        char next = text != NULL ? text[i % size] : (char)random;
+        pattern[i] = i < size ? next : pattern[i - size];
     }
     return pattern;
 }

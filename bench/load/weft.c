@@ -21,7 +21,7 @@ struct link {
 
 struct load {
     const struct load_plan *plan;
-    char *pattern;
+    char *pattern, *replies; // what is sent, what should come
     struct link *links;
     uint64_t *stamps;
     struct load_run run;
@@ -43,7 +43,7 @@ static int connect_one(struct link *link)
     // A thread that waits to write does not read, and the server may wait for that.
     struct weft_conn_limits limits = { 0 };
     limits.output_bytes = (plan->depth + 1) * plan->size_bytes + LOAD_CHUNK;
-    limits.frame_bytes = plan->size_bytes;
+    limits.frame_bytes = load_reply_bytes(plan);
     weft_conn_set_limits(link->conn, &limits);
     return 0;
 }
@@ -53,6 +53,7 @@ static void weft_core_close(struct load *load)
     for (unsigned i = 0; load->links != NULL && i < load->plan->connections; i++) {
         weft_conn_abort(load->links[i].conn);
     }
+    free(load->replies);
     free(load->pattern);
     free(load->stamps);
     free(load->links);
@@ -69,8 +70,11 @@ static int weft_core_open(struct load **out, const struct load_plan *plan)
     load->plan = plan;
     load->links = calloc(plan->connections, sizeof *load->links);
     load->stamps = calloc((size_t)plan->connections * plan->depth, sizeof *load->stamps);
-    load->pattern = load_pattern(plan->size_bytes);
-    int rc = load->links == NULL || load->stamps == NULL || load->pattern == NULL ? -ENOMEM : 0;
+    load->pattern = load_pattern(plan->request, plan->size_bytes);
+    load->replies = load_pattern(plan->request != NULL ? plan->reply : NULL,
+                                 load_reply_bytes(plan));
+    bool whole = load->links != NULL && load->stamps != NULL && load->pattern != NULL;
+    int rc = whole && load->replies != NULL ? 0 : -ENOMEM;
     rc = rc == 0 && load_allow_files(plan->connections) < plan->connections ? -EMFILE : rc;
     for (unsigned i = 0; i < plan->connections && rc == 0; i++) {
         struct link *link = &load->links[i];
@@ -109,10 +113,10 @@ static int ask(struct link *link, uint64_t requests)
 static int take(struct link *link, const struct weft_slice *in, uint64_t *replies)
 {
     struct load *load = link->owner;
-    size_t size = load->plan->size_bytes, whole = in->size - in->size % size;
+    size_t size = load_reply_bytes(load->plan), whole = in->size - in->size % size;
     for (size_t at = 0; at < whole;) {
         size_t n = whole - at < LOAD_CHUNK ? whole - at : LOAD_CHUNK;
-        if (memcmp(in->data + at, load->pattern + at % size, n) != 0) {
+        if (memcmp(in->data + at, load->replies + at % size, n) != 0) {
             return -EBADMSG;
         }
         at += n;
@@ -138,7 +142,7 @@ static int one_connection(void *arg)
     while (rc == 0 && !is_over(link)) {
         struct weft_slice in;
         uint64_t replies;
-        int n = weft_conn_peek(link->conn, &in, load->plan->size_bytes, WEFT_FOREVER);
+        int n = weft_conn_peek(link->conn, &in, load_reply_bytes(load->plan), WEFT_FOREVER);
         if (n <= 0) {
             return n == 0 || n == -ENODATA ? -EPIPE : n;
         }
@@ -159,8 +163,8 @@ static int wait_until(struct load_run *run, uint64_t due)
     int rc = 0;
     while (rc == 0 && (run->now = load_now()) < due && run->stage != LOAD_DRAIN) {
         load_run_advance(run);
-        uint64_t left = due - run->now;
-        rc = left > LOAD_SPIN_NS ? weft_sleep_until(due - LOAD_SPIN_NS) : weft_yield();
+        uint64_t left = due - run->now, spin = run->plan->shares_cpu ? 0 : LOAD_SPIN_NS;
+        rc = left > spin ? weft_sleep_until(due - spin) : weft_yield();
     }
     return rc;
 }

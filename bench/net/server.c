@@ -18,25 +18,12 @@
 #define SETTLE_STEP_NS 10000000
 #define SETTLE_STEPS 200
 
-static void choose_address(struct server *server, bool is_tcp)
+static _Noreturn void become(const char **argv, int out, const cpu_set_t *cpus)
 {
-    char text[sizeof server->address.text];
-    if (is_tcp) {
-        // Below the ephemeral ports; the process number keeps runs on one machine apart.
-        snprintf(text, sizeof text, "tcp://127.0.0.1:%d", 10000 + (int)(getpid() % 20000));
-    } else {
-        snprintf(text, sizeof text, "unix:///tmp/weft-bench-%d.sock", (int)getpid());
-    }
-    load_address_parse(&server->address, text);
-}
-
-static _Noreturn void become(const char **argv, int out, int cpu)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
-    setenv("GOMAXPROCS", "1", 1);
+    char processors[12];
+    sched_setaffinity(0, sizeof *cpus, cpus);
+    snprintf(processors, sizeof processors, "%d", CPU_COUNT(cpus));
+    setenv("GOMAXPROCS", processors, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
@@ -82,9 +69,31 @@ static int await_ready(struct server *server)
 int server_start(struct server *server, const char *const *argv, const char *mode, bool is_tcp,
                  int cpu)
 {
+    char text[sizeof server->address.text];
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (is_tcp) {
+        snprintf(text, sizeof text, "tcp://127.0.0.1:%d", server_port());
+    } else {
+        snprintf(text, sizeof text, "unix:///tmp/weft-bench-%d.sock", (int)getpid());
+    }
+    return server_start_at(server, argv, mode, text, &set);
+}
+
+int server_port(void)
+{
+    return 10000 + (int)(getpid() % 20000);
+}
+
+int server_start_at(struct server *server, const char *const *argv, const char *mode,
+                    const char *address, const cpu_set_t *cpus)
+{
     *server = (struct server){ .out = -1 };
-    choose_address(server, is_tcp);
-    if (!is_tcp) {
+    if (load_address_parse(&server->address, address) < 0) {
+        return refuse(server, "not an address");
+    }
+    if (server->address.any.sa_family == AF_UNIX) {
         unlink(server->address.un.sun_path);
     }
     const char *full[SERVER_ARGS_MAX];
@@ -103,7 +112,7 @@ int server_start(struct server *server, const char *const *argv, const char *mod
     server->out = out[0];
     server->pid = fork();
     if (server->pid == 0) {
-        become(full, out[1], cpu);
+        become(full, out[1], cpus);
     }
     close(out[1]);
     if (server->pid < 0) {

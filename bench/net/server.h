@@ -2,6 +2,7 @@
 #ifndef WEFT_BENCH_NET_SERVER_H
 #define WEFT_BENCH_NET_SERVER_H
 
+#include <sched.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
@@ -23,6 +24,13 @@ struct server {
 /// until it is ready. It dies with this process. 0, or -1 with `why` set.
 int server_start(struct server *server, const char *const *argv, const char *mode, bool is_tcp,
                  int cpu);
+
+/// The same on several CPUs, at an address of the caller's choice.
+int server_start_at(struct server *server, const char *const *argv, const char *mode,
+                    const char *address, const cpu_set_t *cpus);
+
+/// A port below the ephemeral ones; the process number keeps runs on one machine apart.
+int server_port(void);
 
 /// Ends it with the signal and waits for its end.
 void server_stop(struct server *server, int signal);

@@ -94,6 +94,13 @@ func listen(address string) (net.Listener, error) {
 
 func serve(mode, address string) error {
 	handle, found := modes[mode]
+	if mode == "http" {
+		backend, err := backendAddress()
+		if err != nil {
+			return err
+		}
+		handle, found = func(conn net.Conn) { front(conn, backend) }, true
+	}
 	if !found {
 		return errors.New("no such mode")
 	}
