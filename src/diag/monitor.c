@@ -63,7 +63,7 @@ struct weft__monitor {
 
 static size_t size_of(const struct weft__runtime *runtime)
 {
-    return sizeof(struct weft__monitor) + (size_t)runtime->crew.count * sizeof(struct mark);
+    return sizeof(struct weft__monitor) + (size_t)runtime->crew.capacity * sizeof(struct mark);
 }
 
 /// Reads what the carrier is writing.
@@ -142,7 +142,8 @@ static struct weft__carrier *choose_helper(struct weft__crew *crew, struct weft_
 {
     struct weft__carrier *best = NULL;
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < crew->count; i++) {
+    int count = weft__crew_active(crew);
+    for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         bool near = crew->steals_globally || carrier->cluster == victim->cluster;
         uint64_t state = atomic_load_explicit(&carrier->state, memory_order_relaxed);
@@ -176,7 +177,8 @@ static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
 {
     struct weft__crew *crew = &monitor->runtime->crew;
     weft_time now = weft__clock_ns();
-    for (int i = 0; i < crew->count; i++) {
+    int count = weft__crew_started(crew);
+    for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         struct mark *mark = &monitor->marks[i];
         struct glance glance = look(carrier);
@@ -206,7 +208,7 @@ static void *monitor_main(void *arg)
     weft_time pause = threshold / LOOKS_PER_THRESHOLD;
     pause = pause > WEFT_MS / 4 ? pause : WEFT_MS / 4;
     (void)pthread_setname_np(pthread_self(), "weft-monitor");
-    while (weft__lookout_sleep(&crew->lookout, crew->carriers, crew->count)) {
+    while (weft__lookout_sleep(&crew->lookout, crew->carriers, &crew->started)) {
         look_at_all(monitor, threshold);
         (void)weft__futex_wait(&crew->lookout.over, 0, weft__clock_ns() + pause);
     }
@@ -246,7 +248,7 @@ void weft__monitor_stop(struct weft__runtime *runtime)
     if (monitor != NULL) {
         weft__lookout_end(&runtime->crew.lookout);
         pthread_join(monitor->thread, NULL);
-        for (int i = 0; i < runtime->crew.count; i++) {
+        for (int i = 0; i < runtime->crew.capacity; i++) {
             while (atomic_load_explicit(&monitor->marks[i].under_way, memory_order_acquire)) {
                 sched_yield(); // M3: all tasks have ended, so it is a matter of moments
             }

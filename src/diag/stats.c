@@ -159,7 +159,8 @@ static void add_outside(struct weft_stats *stats, const struct weft__crew *crew)
 int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
 {
     struct weft__crew *crew = &runtime->crew;
-    if (stats->size != sizeof *stats || carrier < WEFT_STATS_OUTSIDE || carrier >= crew->count) {
+    int count = weft__crew_started(crew);
+    if (stats->size != sizeof *stats || carrier < WEFT_STATS_OUTSIDE || carrier >= count) {
         return -EINVAL;
     }
     if (crew->generation != weft__fork_generation()) {
@@ -170,7 +171,7 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
         .io.size = sizeof stats->io,
         .blocking.size = sizeof stats->blocking,
     };
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < count; i++) {
         if (carrier == WEFT_STATS_ALL || carrier == i) {
             add_carrier(stats, &crew->carriers[i]);
             add_stealing(stats, &crew->carriers[i]);
@@ -241,7 +242,8 @@ static int add_row(struct page *page, const struct weft__stat *row, weft_runtime
         add_value(page, row, &stats);
         return rc;
     }
-    for (int i = 0; i < runtime->crew.count && rc == 0; i++) {
+    int count = weft__crew_started(&runtime->crew);
+    for (int i = 0; i < count && rc == 0; i++) {
         rc = weft_stats_get(runtime, i, &stats);
         add(page, "%s{carrier=\"%d\"}", row->metric, i);
         add_value(page, row, &stats);

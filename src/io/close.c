@@ -70,12 +70,12 @@ int weft__descriptors_init(struct weft__crew *crew)
     void *memory;
     crew->descriptors.count = table_size();
     size_t table = bytes_per_table(crew);
-    int rc = weft__sys_map(&memory, table * ((size_t)crew->count + 1), weft__sys_page_bytes());
+    int rc = weft__sys_map(&memory, table * ((size_t)crew->capacity + 1), weft__sys_page_bytes());
     if (rc < 0) {
         return rc;
     }
     crew->descriptors.users = memory;
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < crew->capacity; i++) {
         crew->carriers[i].uses = (void *)((char *)memory + table * ((size_t)i + 1));
     }
     return 0;
@@ -84,7 +84,8 @@ int weft__descriptors_init(struct weft__crew *crew)
 void weft__descriptors_fini(struct weft__crew *crew)
 {
     if (crew->descriptors.users != NULL) {
-        weft__sys_unmap(crew->descriptors.users, bytes_per_table(crew) * ((size_t)crew->count + 1));
+        weft__sys_unmap(crew->descriptors.users,
+                        bytes_per_table(crew) * ((size_t)crew->capacity + 1));
         crew->descriptors.users = NULL;
     }
 }
@@ -186,7 +187,8 @@ static int close_at_home(struct weft__task *task, int fd)
             return -EBADF;
         }
     }
-    for (int i = 0; i < crew->count; i++) {
+    int count = weft__crew_started(crew);
+    for (int i = 0; i < count; i++) {
         if ((users & WEFT__FD_CARRIER(i)) != 0) {
             close_on(&crew->carriers[i], task, fd);
         }

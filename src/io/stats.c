@@ -36,14 +36,15 @@ static void add(struct weft_io_stats *stats, const struct weft__carrier *carrier
 int weft_io_stats(weft_runtime *runtime, int carrier, struct weft_io_stats *stats)
 {
     struct weft__crew *crew = weft__crew_of(runtime);
-    if (stats->size != sizeof *stats || carrier < -1 || carrier >= crew->count) {
+    int count = weft__crew_started(crew);
+    if (stats->size != sizeof *stats || carrier < -1 || carrier >= count) {
         return -EINVAL;
     }
     if (crew->generation != weft__fork_generation()) {
         return -ESRCH;
     }
     *stats = (struct weft_io_stats){ .size = sizeof *stats };
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < count; i++) {
         if (carrier == -1 || carrier == i) {
             add(stats, &crew->carriers[i]);
         }

@@ -218,7 +218,7 @@ int weft_serve(const char *address, weft_fn handler, const struct weft_serve_opt
         return rc;
     }
     server.crew = task->crew;
-    server.count = task->crew->count;
+    server.count = weft__crew_active(task->crew);
     server.shares = server.count > 1 && weft__addr_is_unix(weft__addr_const(&server.addr));
     atomic_init(&server.accept.left, server.count);
     weft_socket_options_init(&server.socket);

@@ -33,11 +33,11 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->control.node.kind = WEFT__NODE_REQUEST;
 }
 
-/// Under locality a carrier that is alone has nobody to share with.
+/// Under locality a carrier that is and stays alone has nobody to share with.
 static int share(struct weft__crew *crew, const struct weft_options *options)
 {
     bool freely = options->policy == WEFT_POLICY_STEALING;
-    if (!freely && (options->steal != WEFT_STEAL_ON || crew->count == 1)) {
+    if (!freely && (options->steal != WEFT_STEAL_ON || crew->capacity == 1)) {
         return 0;
     }
     crew->steals_globally = options->steal_scope == WEFT_STEAL_GLOBAL;
@@ -55,18 +55,20 @@ static int init_crew(struct weft__runtime *runtime)
     crew->delegate.ops = &weft__delegate_ops;
     crew->blocks.allocator = options->allocator;
     crew->root.open = true;
-    crew->count = options->carriers;
-    crew->carriers = weft__alloc(options->allocator, (size_t)crew->count * sizeof *crew->carriers,
+    crew->capacity = options->carriers;
+    atomic_init(&crew->started, options->carriers);
+    atomic_init(&crew->active, options->carriers);
+    crew->carriers = weft__alloc(options->allocator, (size_t)crew->capacity * sizeof *crew->carriers,
                                  _Alignof(struct weft__carrier));
     if (crew->carriers == NULL) {
         return -ENOMEM;
     }
-    crew->clusters = weft__alloc(options->allocator, (size_t)crew->count * sizeof *crew->clusters,
+    crew->clusters = weft__alloc(options->allocator, (size_t)crew->capacity * sizeof *crew->clusters,
                                  _Alignof(struct weft__cluster));
     if (crew->clusters == NULL) {
         return -ENOMEM;
     }
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < crew->capacity; i++) {
         init_carrier(&crew->carriers[i], runtime, i);
     }
     weft__crew_seat(crew, NULL);
@@ -110,8 +112,8 @@ static void free_carriers(struct weft__runtime *runtime)
     struct weft__crew *crew = &runtime->crew;
     weft__topology_fini(&crew->topology);
     weft__steal_fini(crew);
-    weft__free(allocator, crew->clusters, (size_t)crew->count * sizeof *crew->clusters);
-    weft__free(allocator, crew->carriers, (size_t)crew->count * sizeof *crew->carriers);
+    weft__free(allocator, crew->clusters, (size_t)crew->capacity * sizeof *crew->clusters);
+    weft__free(allocator, crew->carriers, (size_t)crew->capacity * sizeof *crew->carriers);
 }
 
 int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *resolved,
@@ -151,7 +153,7 @@ void weft__runtime_free(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
     const struct weft_allocator *allocator = runtime->options.allocator;
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < crew->capacity; i++) {
         weft__stack_cache_drain(crew->stacks, &crew->carriers[i].stacks);
         weft__chunks_drain(&crew->carriers[i]);
     }

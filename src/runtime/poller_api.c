@@ -31,7 +31,7 @@ static int check(struct weft__crew *crew, int carrier, weft_fn body)
     if (rc < 0) {
         return rc;
     }
-    if (body == NULL || carrier < 0 || carrier >= crew->count) {
+    if (body == NULL || carrier < 0 || carrier >= weft__crew_started(crew)) {
         return -EINVAL;
     }
     return crew->simulated ? -ENOTSUP : 0;

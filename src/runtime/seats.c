@@ -74,18 +74,19 @@ static int take_seats(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
     const struct weft_allocator *allocator = runtime->options.allocator;
-    size_t size = (size_t)crew->count * sizeof(struct weft__seat);
+    size_t size = (size_t)crew->capacity * sizeof(struct weft__seat);
     struct weft__seat *seats = weft__alloc(allocator, size, _Alignof(struct weft__seat));
     if (seats == NULL) {
         return -ENOMEM;
     }
-    (void)weft__topology_seats(&crew->topology, seats, crew->count);
+    (void)weft__topology_seats(&crew->topology, seats, crew->capacity);
     weft__crew_seat(crew, seats);
     weft__free(allocator, seats, size);
-    if (crew->count > crew->topology.count) {
+    int count = weft__crew_started(crew);
+    if (count > crew->topology.count) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "topology",
-                  "%d carriers for %d CPUs: %d have none of their own", crew->count,
-                  crew->topology.count, crew->count - crew->topology.count);
+                  "%d carriers for %d CPUs: %d have none of their own", count,
+                  crew->topology.count, count - crew->topology.count);
     }
     return 0;
 }
@@ -142,7 +143,7 @@ void weft__carrier_pin(struct weft__carrier *carrier)
 int weft_carrier_info(const weft_runtime *runtime, int number, struct weft_carrier_info *info)
 {
     const struct weft__crew *crew = &runtime->crew;
-    if (info->size != sizeof *info || number < 0 || number >= crew->count) {
+    if (info->size != sizeof *info || number < 0 || number >= weft__crew_started(crew)) {
         return -EINVAL;
     }
     const struct weft__carrier *carrier = &crew->carriers[number];

@@ -87,7 +87,7 @@ static void drain_seen(struct weft__request *request, struct weft__carrier *carr
         weft__wheel_add(&carrier->wheel, &runtime->force_timer, runtime->force_at);
     }
     uint32_t before = atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_release);
-    if (before + 1 == (uint32_t)crew->count) {
+    if (before + 1 == (uint32_t)weft__crew_started(crew)) {
         tell_all(runtime); // its fence acquires the other answers, and releases what follows
         atomic_fetch_add_explicit(&crew->endings, 1, memory_order_relaxed);
         weft__futex_wake(&crew->endings, INT_MAX);
@@ -96,7 +96,8 @@ static void drain_seen(struct weft__request *request, struct weft__carrier *carr
 
 static void ask_carriers(struct weft__crew *crew)
 {
-    for (int i = 0; i < crew->count; i++) {
+    int count = weft__crew_started(crew);
+    for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->control.fn = drain_seen;
         weft__put(carrier, &carrier->control.node, NULL);
@@ -164,7 +165,7 @@ static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
     for (;;) {
         uint32_t endings = atomic_load_explicit(&crew->endings, memory_order_acquire);
         bool answered = atomic_load_explicit(&crew->acknowledged, memory_order_acquire) ==
-                        (uint32_t)crew->count;
+                        (uint32_t)weft__crew_started(crew);
         bool empty = weft__crew_live(crew) == 0;
         if (answered && empty) {
             return true;

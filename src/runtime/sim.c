@@ -68,7 +68,7 @@ static bool can_step(const struct sim *sim, int i)
 /// Draws one of the carriers that can step, or -1.
 static int draw(struct sim *sim)
 {
-    int count = sim->runtime->crew.count;
+    int count = weft__crew_started(&sim->runtime->crew);
     uint32_t able = 0;
     for (int i = 0; i < count; i++) {
         able += can_step(sim, i);
@@ -110,7 +110,7 @@ static void step(struct sim *sim, int i)
 static bool jump(struct sim *sim)
 {
     weft_time next = weft__sim_net_next(&sim->net);
-    for (int i = 0; i < sim->runtime->crew.count; i++) {
+    for (int i = 0; i < weft__crew_started(&sim->runtime->crew); i++) {
         const struct weft__sim_carrier *carrier = &sim->carriers[i];
         weft_time when = is_able(sim, i) || carrier->until < carrier->free_at ? carrier->free_at
                                                                               : carrier->until;
@@ -173,7 +173,7 @@ static int check_limits(struct sim *sim)
 /// Whether something was closed whose cancelled operations have not ended yet.
 static bool lingers(const struct sim *sim)
 {
-    for (int i = 0; i < sim->runtime->crew.count; i++) {
+    for (int i = 0; i < weft__crew_started(&sim->runtime->crew); i++) {
         if (sim->runtime->crew.carriers[i].lingering > 0) {
             return true;
         }
@@ -189,7 +189,7 @@ static void begin_to_settle(struct sim *sim)
     }
     weft_time least = weft__sim_later(&sim->clock, LEAST_SETTLING_NS);
     sim->settle_end = sim->grace_end > least ? sim->grace_end : least;
-    for (int i = 0; i < sim->runtime->crew.count; i++) {
+    for (int i = 0; i < weft__crew_started(&sim->runtime->crew); i++) {
         struct weft__carrier *carrier = &sim->runtime->crew.carriers[i];
         if (carrier->drains != NULL) {
             weft__carrier_hurry(carrier);
@@ -243,8 +243,8 @@ static void open_carriers(struct sim *sim)
     sim->net.options = sim->options.net;
     sim->net.clock = &sim->clock;
     sim->net.rng.state = weft__rng_next(&sim->rng);
-    weft__sim_net_open(&sim->net, sim->carriers, crew->count, &config);
-    for (int i = 0; i < crew->count; i++) {
+    weft__sim_net_open(&sim->net, sim->carriers, weft__crew_started(crew), &config);
+    for (int i = 0; i < weft__crew_started(crew); i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->sim = &sim->clock;
         carrier->driver_state = &sim->carriers[i];
@@ -280,7 +280,7 @@ static void close_carriers(struct sim *sim, bool failed)
         weft__stack_pool_each(runtime->crew.stacks, clear_block, NULL);
         weft__blocks_each(&runtime->crew.blocks, clear_block, NULL);
     }
-    for (int i = 0; i < runtime->crew.count; i++) {
+    for (int i = 0; i < weft__crew_started(&runtime->crew); i++) {
         weft__context_forget(&runtime->crew.carriers[i].runner.context);
     }
     weft__overflow_thread_fini();

@@ -121,9 +121,10 @@ static void stop_carriers(struct weft__runtime *runtime, int started)
 static int start_carriers(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
+    int count = weft__crew_started(crew);
     int started = 0;
     int rc = 0;
-    while (started < crew->count && rc == 0) {
+    while (started < count && rc == 0) {
         struct weft__carrier *carrier = &crew->carriers[started];
         rc = -pthread_create(&carrier->thread, NULL, carrier_main, carrier);
         started += rc == 0;
@@ -138,7 +139,7 @@ static int start_carriers(struct weft__runtime *runtime)
     }
     if (rc < 0) {
         weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
-                  "not all of %d carriers can start: %s (check ulimit -n, -u and -v)", crew->count,
+                  "not all of %d carriers can start: %s (check ulimit -n, -u and -v)", count,
                   strerror(-rc));
         stop_carriers(runtime, started);
     }
@@ -224,7 +225,7 @@ int weft_runtime_destroy(weft_runtime *runtime)
     weft__registry_remove(runtime);
     weft__blocking_drain(
         runtime->crew.blocking); // while there are carriers to take what comes back
-    stop_carriers(runtime, runtime->crew.count);
+    stop_carriers(runtime, weft__crew_started(&runtime->crew));
     weft__scheduler_let_go(runtime);
     if (weft__guard_missing() > 0) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "stack",
@@ -242,5 +243,5 @@ const char *weft_runtime_driver(const weft_runtime *runtime)
 
 int weft_runtime_carriers(const weft_runtime *runtime)
 {
-    return runtime->crew.count;
+    return weft__crew_active(&runtime->crew);
 }

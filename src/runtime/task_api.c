@@ -173,7 +173,7 @@ int weft_carrier_id(void)
 int weft_carrier_count(void)
 {
     const struct weft__crew *crew = weft__crew_self();
-    return crew != NULL ? crew->count : 0;
+    return crew != NULL ? weft__crew_active(crew) : 0;
 }
 
 weft_runtime *weft_runtime_current(void)

@@ -17,7 +17,7 @@ void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats)
 {
     static const struct weft__seat anywhere = { -1, 0, -1 };
     crew->cluster_count = 0;
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < crew->capacity; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         const struct weft__seat *seat = seats != NULL ? &seats[i] : &anywhere;
         carrier->cluster = seat->cluster;
@@ -46,11 +46,13 @@ void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t 
 uint64_t weft__crew_live(struct weft__crew *crew)
 {
     uint64_t ended = atomic_load_explicit(&crew->foreign_ended, memory_order_acquire);
-    for (int i = 0; i < crew->count; i++) {
+    int count = weft__crew_started(crew);
+    for (int i = 0; i < count; i++) {
         ended += atomic_load_explicit(&crew->carriers[i].counts.ended, memory_order_acquire);
     }
     uint64_t spawned = atomic_load_explicit(&crew->foreign_spawned, memory_order_relaxed);
-    for (int i = 0; i < crew->count; i++) {
+    count = weft__crew_started(crew); // whoever spawned what has ended had started before that
+    for (int i = 0; i < count; i++) {
         spawned += atomic_load_explicit(&crew->carriers[i].counts.spawned, memory_order_relaxed);
     }
     return spawned - ended;

@@ -24,9 +24,9 @@ struct weft__cluster {
 
 struct weft__crew {
     // Fixed once the carriers run.
-    struct weft__carrier *carriers;
-    int count;
-    struct weft__cluster *clusters; // room for `count`; without a topology one has all carriers
+    struct weft__carrier *carriers; // room for `capacity`
+    int capacity;
+    struct weft__cluster *clusters; // room for `capacity`; without a topology one has all carriers
     int cluster_count;
     struct weft__topology topology; // no CPUs: all carriers float
     struct weft__help *help;        // one for each cluster; NULL unless carriers share (steal.c)
@@ -42,6 +42,10 @@ struct weft__crew {
     struct weft__descriptors descriptors;
     bool simulated;      // then foreign threads are refused
     uint32_t generation; // of the process that made it: forks that lay before
+
+    // How many carriers there are. The first of them, always: no number is ever skipped.
+    _Atomic int started; // have a thread and a driver, and keep them; only grows
+    _Atomic int active;  // of these, take what may move and what is placed nowhere in particular
 
     struct weft__inject inject;   // ready tasks of no carrier (policy_stealing.c)
     struct weft__scope root;      // every weft_go lives in it
@@ -69,7 +73,21 @@ struct weft__crew {
     _Atomic uint32_t acknowledged; // carriers that have seen that it has begun
 };
 
-/// Puts carriers where `seats` says, one for each of them; NULL: they all float, in one cluster.
+/// For whoever has to see every carrier that runs: dumps, statistics, the shutdown, what was placed on a
+/// carrier by its number. Acquires: what they need is there.
+static inline int weft__crew_started(const struct weft__crew *crew)
+{
+    return atomic_load_explicit(&crew->started, memory_order_acquire);
+}
+
+/// For whoever chooses a carrier. It may be less by the time the choice is made: a carrier that was
+/// active once goes on and sends elsewhere what it should not have got.
+static inline int weft__crew_active(const struct weft__crew *crew)
+{
+    return atomic_load_explicit(&crew->active, memory_order_relaxed);
+}
+
+/// Puts carriers where `seats` says, one for each of the capacity; NULL: they all float, in one cluster.
 void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats);
 
 /// "carrier-1-cluster0-core3", "carrier-1-cluster0" or "carrier-1": what is known of its place. The

@@ -21,8 +21,9 @@
 #include "base/sys.h"
 #include "sched/carrier.h"
 
-static bool all_parked(struct weft__carrier *carriers, int count)
+static bool all_parked(struct weft__carrier *carriers, const _Atomic int *started)
 {
+    int count = atomic_load_explicit(started, memory_order_acquire);
     for (int i = 0; i < count; i++) {
         if (atomic_load_explicit(&carriers[i].state, memory_order_relaxed) !=
             WEFT__CARRIER_PARKED) {
@@ -48,12 +49,13 @@ void weft__lookout_end(struct weft__lookout *lookout)
     weft__lookout_wake(lookout);
 }
 
-bool weft__lookout_sleep(struct weft__lookout *lookout, struct weft__carrier *carriers, int count)
+bool weft__lookout_sleep(struct weft__lookout *lookout, struct weft__carrier *carriers,
+                         const _Atomic int *started)
 {
     atomic_store_explicit(&lookout->asleep, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     bool over = atomic_load_explicit(&lookout->over, memory_order_relaxed) != 0;
-    if (!over && all_parked(carriers, count)) {
+    if (!over && all_parked(carriers, started)) {
         while (atomic_load_explicit(&lookout->asleep, memory_order_relaxed) != 0) {
             (void)weft__futex_wait(&lookout->asleep, 1, WEFT_FOREVER);
         }

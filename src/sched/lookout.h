@@ -19,7 +19,8 @@ void weft__lookout_wake(struct weft__lookout *lookout);
 /// Tells the watcher to end.
 void weft__lookout_end(struct weft__lookout *lookout);
 
-/// For the watcher: sleeps until some carrier is awake. False: it is to end.
-bool weft__lookout_sleep(struct weft__lookout *lookout, struct weft__carrier *carriers, int count);
+/// For the watcher: sleeps until one of the first `*started` carriers is awake. False: it is to end.
+bool weft__lookout_sleep(struct weft__lookout *lookout, struct weft__carrier *carriers,
+                         const _Atomic int *started);
 
 #endif

@@ -23,7 +23,7 @@ static uint64_t load_of(struct weft__carrier *carrier, const struct weft__carrie
 
 struct weft__carrier *weft__place_lighter(struct weft__crew *crew, struct weft__carrier *self)
 {
-    uint32_t count = (uint32_t)crew->count;
+    uint32_t count = (uint32_t)weft__crew_active(crew);
     // Task numbers make good seeds: they never repeat, and they do in the simulator what they did
     // the last time.
     struct weft__rng rng = { self != NULL ? (uint64_t)self->number << 32 ^ self->next_id

@@ -114,7 +114,7 @@ size_t weft__free_take_injected(struct weft__carrier *carrier)
         return 0;
     }
     struct weft__fifo batch = { 0 };
-    share = share / (size_t)crew->count + 1;
+    share = share / (size_t)weft__crew_active(crew) + 1;
     size_t taken = weft__inject_take(&crew->inject, &batch,
                                      share < BATCH_AT_MOST ? share : BATCH_AT_MOST);
     weft__steal_receive(carrier, &batch);

@@ -101,7 +101,7 @@ static const uint64_t nobody[WEFT__SET_WORDS];
 
 static int words_of(const struct weft__crew *crew)
 {
-    return (crew->count + 63) / 64;
+    return (crew->capacity + 63) / 64;
 }
 
 static struct weft__help *help_of(const struct weft__carrier *carrier)

@@ -27,7 +27,7 @@ static int check_attr(const struct weft__crew *crew, const struct weft_attr *att
     case WEFT_PLACE_CURRENT:
     case WEFT_PLACE_LIGHTER:
     case WEFT_PLACE_SPREAD: return 0;
-    case WEFT_PLACE_CARRIER: return attr->carrier >= 0 && attr->carrier < crew->count ? 0 : -EINVAL;
+    case WEFT_PLACE_CARRIER: return attr->carrier >= 0 && attr->carrier < weft__crew_started(crew) ? 0 : -EINVAL;
     }
     return -EINVAL;
 }
@@ -49,7 +49,7 @@ static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__c
         return &crew->carriers[near->number];
     }
     uint32_t turn = atomic_fetch_add_explicit(&crew->next_spread, 1, memory_order_relaxed);
-    return &crew->carriers[turn % (uint32_t)crew->count];
+    return &crew->carriers[turn % (uint32_t)weft__crew_active(crew)];
 }
 
 static size_t round_up_pow2(size_t size)
@@ -57,11 +57,11 @@ static size_t round_up_pow2(size_t size)
     return (size & (size - 1)) == 0 ? size : (size_t)1 << (64 - __builtin_clzl(size));
 }
 
-/// Numbers are handed out without sharing: carrier i of n takes i+1, i+1+(n+1), ...; foreign
+/// Numbers are handed out without sharing: carrier i of at most n takes i+1, i+1+(n+1), ...; foreign
 /// threads share the residue 0.
 static uint64_t next_id(struct weft__crew *crew, struct weft__carrier *self)
 {
-    uint64_t stride = (uint64_t)crew->count + 1;
+    uint64_t stride = (uint64_t)crew->capacity + 1;
     if (self != NULL) {
         return self->next_id++ * stride + (uint64_t)self->number + 1;
     }

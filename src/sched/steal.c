@@ -42,10 +42,11 @@ void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
     if (!weft__task_may_move(task)) {
         return;
     }
-    for (int i = 0; i < crew->count; i++) {
+    int count = weft__crew_active(crew);
+    for (int i = 0; i < count; i++) {
         // The waker itself first, if it is one of us: it is certainly awake.
         int first = self != NULL && self->crew == crew ? self->number : stuck->number + 1;
-        struct weft__carrier *carrier = &crew->carriers[(first + i) % crew->count];
+        struct weft__carrier *carrier = &crew->carriers[(first + i) % count];
         bool near = crew->steals_globally || carrier->cluster == stuck->cluster;
         if (near && weft__tally_get(&carrier->stuck) == 0) {
             task->home = carrier; // as if that had stolen it
@@ -210,7 +211,7 @@ static struct weft__rng *rng_of(struct weft__carrier *carrier)
 static struct weft__cluster reach_of(const struct weft__carrier *carrier)
 {
     const struct weft__crew *crew = carrier->crew;
-    const struct weft__cluster all = { .first = 0, .count = crew->count };
+    const struct weft__cluster all = { .first = 0, .count = weft__crew_active(crew) };
     return crew->steals_globally ? all : crew->clusters[carrier->cluster];
 }
 
@@ -283,7 +284,7 @@ void weft__steal_leave(struct weft__carrier *carrier)
 
 static size_t help_size(const struct weft__crew *crew)
 {
-    return (size_t)crew->count * sizeof *crew->help; // there are at most so many clusters
+    return (size_t)crew->capacity * sizeof *crew->help; // there are at most so many clusters
 }
 
 int weft__steal_init(struct weft__crew *crew, bool freely)
@@ -292,8 +293,8 @@ int weft__steal_init(struct weft__crew *crew, bool freely)
     if (crew->help == NULL) {
         return -ENOMEM;
     }
-    crew->most_searchers = freely ? (uint32_t)(crew->count + 1) / 2 : UINT32_MAX;
-    for (int i = 0; i < crew->count; i++) {
+    crew->most_searchers = freely ? (uint32_t)(weft__crew_active(crew) + 1) / 2 : UINT32_MAX;
+    for (int i = 0; i < crew->capacity; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->shares = true;
         carrier->freely = freely;

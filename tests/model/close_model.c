@@ -316,7 +316,9 @@ static void reset(void (*first)(void *), void (*second)(void *), void (*third)(v
     memset(asked, 0, sizeof asked);
     memset(last_use, 0, sizeof last_use);
     crew.carriers = carriers;
-    crew.count = carrier_count;
+    crew.capacity = carrier_count;
+    atomic_init(&crew.started, carrier_count);
+    atomic_init(&crew.active, carrier_count);
     crew.descriptors = (struct weft__descriptors){ users, FDS };
     reopens = ends_alone = false;
     atomic_init(&scripts_left, carrier_count);

@@ -42,7 +42,7 @@ static int ends, spawned;
 struct weft__carrier *weft__carrier_self(void)
 {
     int thread = mc_self();
-    return thread < runtime.crew.count ? &carriers[thread] : NULL;
+    return thread < runtime.crew.capacity ? &carriers[thread] : NULL;
 }
 
 struct weft__carrier *weft__carrier_near(void)
@@ -218,7 +218,9 @@ static void reset(int count)
     memset(blocks, 0, sizeof blocks);
     memset(is_cancelled, 0, sizeof is_cancelled);
     runtime.crew.carriers = carriers;
-    runtime.crew.count = count;
+    runtime.crew.capacity = count;
+    atomic_init(&runtime.crew.started, count);
+    atomic_init(&runtime.crew.active, count);
     runtime.crew.sched.ops = &weft__locality_ops;
     runtime.options.grace_ns = WEFT_FOREVER;
     wanted = forced = ends = spawned = 0;

@@ -204,7 +204,9 @@ static void reset(weft_time until)
     carrier.runner.errno_at = guest.runner.errno_at = &its_errno;
     carrier.runner.cxx = guest.runner.cxx = &cxx;
     crew.carriers = &carrier;
-    crew.count = 1;
+    crew.capacity = 1;
+    atomic_init(&crew.started, 1);
+    atomic_init(&crew.active, 1);
     crew.sched.ops = &weft__locality_ops;
     own.ops = &own_ops;
     deadline = until;

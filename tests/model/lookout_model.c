@@ -17,7 +17,7 @@ enum { MAX_CARRIERS = 2 };
 
 static struct weft__carrier carriers[MAX_CARRIERS];
 static struct weft__lookout lookout;
-static int count;
+static _Atomic int count;
 static bool seen[MAX_CARRIERS];
 
 weft_time weft__wheel_next(const struct weft__wheel *wheel)
@@ -38,7 +38,7 @@ static void run_watcher(void *unused)
 {
     (void)unused;
     for (int left = count; left > 0;) {
-        mc_assert(weft__lookout_sleep(&lookout, carriers, count));
+        mc_assert(weft__lookout_sleep(&lookout, carriers, &count));
         for (int i = 0; i < count; i++) {
             if (!seen[i] && atomic_load_explicit(&carriers[i].state, memory_order_relaxed) ==
                                 WEFT__CARRIER_RUNNING) {
@@ -53,7 +53,7 @@ static void run_watcher(void *unused)
 static void run_until_over(void *unused)
 {
     (void)unused;
-    while (weft__lookout_sleep(&lookout, carriers, count)) {
+    while (weft__lookout_sleep(&lookout, carriers, &count)) {
         mc_relax();
     }
 }

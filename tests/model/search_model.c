@@ -46,7 +46,7 @@ weft_time weft__wheel_next(const struct weft__wheel *wheel)
 
 static void send_home(struct weft__carrier *self)
 {
-    for (int i = 0; i < crew.count; i++) {
+    for (int i = 0; i < crew.capacity; i++) {
         if (&carriers[i] != self && carriers[i].driver != NULL) {
             weft__put(&carriers[i], &carriers[i].control.node, self);
         }
@@ -135,7 +135,9 @@ static void reset(int count, int owners, uint32_t things)
     memset(&crew, 0, sizeof crew);
     memset(&help, 0, sizeof help);
     crew.carriers = carriers;
-    crew.count = count;
+    crew.capacity = count;
+    atomic_init(&crew.started, count);
+    atomic_init(&crew.active, count);
     crew.cluster_count = 1;
     crew.help = &help;
     crew.steals_globally = true;

@@ -287,7 +287,9 @@ static void reset(void)
     carrier.crew = &runtime.crew;
     carrier.control.node.kind = WEFT__NODE_REQUEST;
     runtime.crew.carriers = &carrier;
-    runtime.crew.count = 1;
+    runtime.crew.capacity = 1;
+    atomic_init(&runtime.crew.started, 1);
+    atomic_init(&runtime.crew.active, 1);
     runtime.options.grace_ns = WEFT_FOREVER;
     runtime.crew.sched.ops = &weft__locality_ops;
     weft_future_init(&future, poll_future, cancel_future);

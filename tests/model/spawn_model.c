@@ -116,7 +116,9 @@ static void one_fails(void)
     stage_actor_init(&sibling, "sibling");
     stage_actor_init(&child, "child");
     atomic_init(&child.task.word, 0);
-    crew = (struct weft__crew){ .carriers = &carrier, .count = 1, .sched = stage_scheduler };
+    crew = (struct weft__crew){ .carriers = &carrier, .capacity = 1, .sched = stage_scheduler };
+    atomic_init(&crew.started, 1);
+    atomic_init(&crew.active, 1);
     carrier.next_id = 0;
     atomic_init(&carrier.counts.spawned, 0);
     verdict = blocked = 0;

@@ -26,7 +26,7 @@ static void check_searches(weft_runtime *runtime)
     do {
         stopped = atomic_load(&crew->foreign_counts.searches_stopped);
         started = atomic_load(&crew->foreign_counts.searches_started);
-        for (int i = 0; i < crew->count; i++) {
+        for (int i = 0; i < weft__crew_started(crew); i++) {
             stopped += atomic_load(&crew->carriers[i].counts.searches_stopped);
             started += atomic_load(&crew->carriers[i].counts.searches_started);
         }
