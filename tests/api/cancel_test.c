@@ -1,5 +1,5 @@
 // cancel_test.c - cancellation: level-triggered, through nested scopes and tasks, around shields.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -81,10 +81,11 @@ TEST_EVERYWHERE(cancel_is_level_triggered_until_the_scope_ends)
 TEST_EVERYWHERE(a_cancelled_yield_still_yields)
 {
     atomic_int other = 0;
+    struct weft_attr attr = stay_here();
     struct weft_scope scope;
     CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
     weft_scope_cancel(&scope);
-    CHECK_OK(weft_go(count, &other));
+    CHECK_OK(weft_spawn(NULL, count, &other, &attr));
     CHECK_EQ(weft_yield(), -ECANCELED);
     CHECK_EQ(atomic_load(&other), 1);
     CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
@@ -109,13 +110,18 @@ TEST_EVERYWHERE(cancel_before_the_start)
     CHECK_EQ(atomic_load(&ran), 1); // it starts: only it knows what to clean up
 }
 
+struct running {
+    int canceller; // its carrier
+    atomic_bool started;
+};
+
 static int cancelled_while_running(void *arg)
 {
-    atomic_int *stage = arg;
+    struct running *running = arg;
     expect_not_cancelled();
-    atomic_store(stage, 1);
+    atomic_store(&running->started, true);
     while (weft_cancelled() == 0) {
-        if (weft_carrier_id() == 0 || test_driver() == TEST_DRIVER_SIM) {
+        if (weft_carrier_id() == running->canceller || test_driver() == TEST_DRIVER_SIM) {
             (void)weft_yield(); // the canceller shares our OS thread
         }
     }
@@ -125,15 +131,14 @@ static int cancelled_while_running(void *arg)
 
 TEST_EVERYWHERE(cancel_while_running)
 {
-    NEEDS_LOCALITY();
     for (int i = 0; i < weft_carrier_count(); i++) {
-        atomic_int stage = 0;
+        struct running running = { .canceller = weft_carrier_id() };
         weft_task *task;
         struct weft_attr attr = WEFT_ATTR_INIT;
         attr.place = WEFT_PLACE_CARRIER;
         attr.carrier = i;
-        CHECK_OK(weft_spawn(&task, cancelled_while_running, &stage, &attr));
-        while (atomic_load(&stage) != 1) {
+        CHECK_OK(weft_spawn(&task, cancelled_while_running, &running, &attr));
+        while (!atomic_load(&running.started)) {
             CHECK_OK(weft_yield());
         }
         weft_task_cancel(task);

@@ -1,5 +1,5 @@
 // The task dump: what a line says, and that it may be taken while everything moves.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include "support/gather.h"
 
@@ -55,7 +55,7 @@ static void expect(const char *line, const char *part)
 
 static weft_task *spawn_named(const char *name, weft_fn fn, void *arg)
 {
-    struct weft_attr attr = WEFT_ATTR_INIT;
+    struct weft_attr attr = stay_here();
     attr.name = name;
     weft_task *task;
     CHECK_OK(weft_spawn(&task, fn, arg, &attr));
@@ -130,7 +130,6 @@ static void end(weft_task *task)
 
 TEST_EVERYWHERE(a_line_says_everything_about_a_task)
 {
-    NEEDS_LOCALITY();
     weft_task *asleep = spawn_named("asleep", sleeper, NULL);
     weft_task *parked = spawn_named("parked", parker, NULL);
     weft_task *joining = spawn_named("joining", joiner, asleep);

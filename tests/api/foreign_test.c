@@ -81,7 +81,6 @@ static int add_one(void *arg)
 
 TEST_DRIVERS(spawns_go_round_robin_or_where_they_are_told)
 {
-    NEEDS_LOCALITY();
     weft_runtime *runtime = make(3);
     weft_task *tasks[30];
     int ran_on[3] = { 0 };
@@ -98,7 +97,7 @@ TEST_DRIVERS(spawns_go_round_robin_or_where_they_are_told)
     }
     CHECK_EQ(atomic_load(&count), 30);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(ran_on[i], 10);
+        CHECK(ran_on[i] == 10 || test_steals()); // they were spread, not placed
         struct weft_attr attr = WEFT_ATTR_INIT;
         int carrier;
         attr.place = WEFT_PLACE_CARRIER;

@@ -1,6 +1,6 @@
 // future_test.c - stackless tasks: spawning and awaiting futures, cancelling them, sleeping leaves.
 // Wakers and parking are in waker_test.c.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -176,14 +176,14 @@ TEST_EVERYWHERE(a_future_may_be_spawned_detached)
 
 TEST_EVERYWHERE(cancelling_a_spawned_future_asks_it_once)
 {
-    NEEDS_LOCALITY();
+    struct weft_attr attr = stay_here();
     struct counting counting;
     weft_task *task;
     int result;
     counting_init(&counting, INT32_MAX, 42);
     counting.quiet = true;
     counting.after_cancel = 4;
-    CHECK_OK(weft_spawn_future(&task, &counting.future, NULL));
+    CHECK_OK(weft_spawn_future(&task, &counting.future, &attr));
     CHECK_OK(weft_yield());
     CHECK_EQ(counting.polls, 1);
     weft_task_cancel(task);

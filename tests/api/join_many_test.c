@@ -110,7 +110,6 @@ TEST_EVERYWHERE(try_join_all_cancels_the_others_at_the_first_failure)
 
 TEST_EVERYWHERE(try_join_all_past_its_deadline_leaves_the_tasks_alone)
 {
-    NEEDS_LOCALITY();
     int error;
     size_t index;
     start(0, 3600 * WEFT_S, 0);

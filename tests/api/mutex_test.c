@@ -319,15 +319,15 @@ static int wait_once(void *arg)
 
 TEST_EVERYWHERE(a_signal_wakes_one_and_a_broadcast_all)
 {
-    NEEDS_LOCALITY();
     enum { COUNT = 5 };
+    struct weft_attr attr = stay_here(); // for let_others_run()
     static struct cond_waiter w;
     weft_task *tasks[COUNT];
     w.deadline = WEFT_FOREVER;
     weft_cond_signal(&w.cond); // nobody waits: forgotten
     weft_cond_broadcast(&w.cond);
     for (int i = 0; i < COUNT; i++) {
-        CHECK_OK(weft_spawn(&tasks[i], wait_once, &w, NULL));
+        CHECK_OK(weft_spawn(&tasks[i], wait_once, &w, &attr));
     }
     let_others_run();
     CHECK_EQ(w.waiting, COUNT);

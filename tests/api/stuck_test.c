@@ -252,7 +252,8 @@ TEST_DRIVERS(with_stealing_the_monitor_sends_others_for_what_waits)
     struct weft_options options = watched();
     weft_runtime *runtime;
     options.steal = WEFT_STEAL_ON;
-    options.log = gather_log; // which tells nobody
+    options.policy = WEFT_POLICY_LOCALITY; // the other one's slot is its carrier's alone
+    options.log = gather_log;              // which tells nobody
     CHECK_OK(weft_runtime_create(&runtime, &options));
     for (int i = 0; i < 5; i++) {
         CHECK_OK(run_named(runtime, gets_stuck_on_its_neighbour, "stuck"));

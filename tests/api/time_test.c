@@ -1,5 +1,5 @@
 // time_test.c - the clock, sleeping, and deadlines of calls.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -68,16 +68,16 @@ TEST_EVERYWHERE(sleep_is_never_early)
 
 TEST_EVERYWHERE(a_sleep_in_the_past_only_yields)
 {
-    NEEDS_LOCALITY();
+    struct weft_attr attr = stay_here();
     static const weft_time past[] = { 0, 1, 12345 };
     for (size_t i = 0; i < sizeof past / sizeof past[0]; i++) {
         atomic_int other = 0;
-        CHECK_OK(weft_go(count, &other));
+        CHECK_OK(weft_spawn(NULL, count, &other, &attr));
         CHECK_OK(weft_sleep_until(past[i]));
         CHECK_EQ(atomic_load(&other), 1);
     }
     atomic_int other = 0;
-    CHECK_OK(weft_go(count, &other));
+    CHECK_OK(weft_spawn(NULL, count, &other, &attr));
     CHECK_OK(weft_sleep(0));
     CHECK_EQ(atomic_load(&other), 1);
 }
@@ -121,7 +121,7 @@ static int sleep_and_log(void *arg)
 
 TEST_EVERYWHERE(sleepers_of_a_carrier_wake_in_the_order_of_their_deadlines)
 {
-    NEEDS_LOCALITY();
+    struct weft_attr attr = stay_here();
     enum { COUNT = 30 };
     struct sleeper sleepers[COUNT];
     weft_task *tasks[COUNT];
@@ -132,7 +132,7 @@ TEST_EVERYWHERE(sleepers_of_a_carrier_wake_in_the_order_of_their_deadlines)
         int number = i * 7 % COUNT;
         sleepers[i] = (struct sleeper){ start + (weft_time)number * 2 * (1 << 16), log, &used,
                                         number };
-        CHECK_OK(weft_spawn(&tasks[i], sleep_and_log, &sleepers[i], NULL));
+        CHECK_OK(weft_spawn(&tasks[i], sleep_and_log, &sleepers[i], &attr));
     }
     for (int i = 0; i < COUNT; i++) {
         CHECK_EQ(weft_join(NULL, tasks[i], WEFT_FOREVER), 0);

@@ -88,5 +88,13 @@ check("one test by name is skipped with status 77", status == 77, output)
 status, output = run("no_such_test")
 check("unknown name is refused", status == 2 and "usage:" in output, output)
 
+environment["TEST_DRIVER"] = "epoll"
+status, output = run("--list")
+check("TEST_DRIVER leaves out the other driver", status == 0 and "driver/epoll\n" in output and
+      "driver/uring" not in output and "passes\n" in output, output)
+environment["TEST_DRIVER"] = "kqueue"
+status, output = run("--list")
+check("TEST_DRIVER that does not exist is refused", status == 2 and "kqueue" in output, output)
+
 print("1..%d" % len(results))
 sys.exit(0 if all(results) else 1)

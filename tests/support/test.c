@@ -145,14 +145,11 @@ void test_skip(const char *reason)
     _exit(EXIT_SKIPPED);
 }
 
-void test_needs_locality(void)
+bool test_steals(void)
 {
     const char *steal = getenv("WEFT_STEAL");
     const char *sched = getenv("WEFT_SCHED");
-    bool steals = steal != NULL && (strcmp(steal, "1") == 0 || strcmp(steal, "on") == 0);
-    if (steals || (sched != NULL && strcmp(sched, "stealing") == 0)) {
-        test_skip("with stealing, tasks start anywhere and in any order");
-    }
+    return (steal && strcmp(steal, "on") == 0) || (sched && strcmp(sched, "stealing") == 0);
 }
 
 struct test_value test_value_signed(long long value)
@@ -449,6 +446,25 @@ static void on_stop(int signal_number)
     stop_signal = signal_number;
 }
 
+// False for tests of a driver other than TEST_DRIVER names.
+static bool is_wanted(const struct test_case *test)
+{
+    const char *only = getenv("TEST_DRIVER");
+    if (!only || !*only || test->driver == TEST_DRIVER_NONE || test->driver == TEST_DRIVER_SIM) {
+        return true;
+    }
+    return strcmp(only, test->driver == TEST_DRIVER_URING ? "uring" : "epoll") == 0;
+}
+
+static void check_wanted_driver(void)
+{
+    const char *only = getenv("TEST_DRIVER");
+    if (only && *only && strcmp(only, "uring") != 0 && strcmp(only, "epoll") != 0) {
+        fprintf(stderr, "TEST_DRIVER: '%s' is neither uring nor epoll\n", only);
+        exit(2);
+    }
+}
+
 static int run_all(void)
 {
     sigset_t ours, before;
@@ -463,12 +479,14 @@ static int run_all(void)
 
     int count = 0;
     for (struct test_case *test = first_test; test; test = test->next) {
-        count++;
+        count += is_wanted(test);
     }
     printf("1..%d\n# seed %" PRIu64 "\n", count, seed);
     int number = 0, failed = 0;
     for (struct test_case *test = first_test; test; test = test->next) {
-        failed += !run_and_report(test, ++number, &before);
+        if (is_wanted(test)) {
+            failed += !run_and_report(test, ++number, &before);
+        }
     }
     return failed ? 1 : 0;
 }
@@ -476,7 +494,9 @@ static int run_all(void)
 static int list(void)
 {
     for (struct test_case *test = first_test; test; test = test->next) {
-        puts(test->name);
+        if (is_wanted(test)) {
+            puts(test->name);
+        }
     }
     return 0;
 }
@@ -494,6 +514,7 @@ int main(int argc, char **argv)
 {
     program = argv[0];
     seed = choose_seed();
+    check_wanted_driver();
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 1) {
         return run_all();

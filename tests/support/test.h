@@ -13,7 +13,8 @@
 //     program --list    prints the names
 //
 // Environment: TEST_SEED replays, TEST_TIMEOUT is in seconds per test (0: none), TEST_SCALE is the
-// percentage of the usual work that stress tests do, TEST_VERBOSE shows what passing tests print.
+// percentage of the usual work that stress tests do, TEST_VERBOSE shows what passing tests print,
+// TEST_DRIVER=uring or =epoll leaves out the tests of the other driver.
 #ifndef WEFT_TEST_H
 #define WEFT_TEST_H
 
@@ -101,10 +102,13 @@ bool test_is_emulated(void);
 
 bool test_uring_available(void);
 
+/// True when the environment lets carriers take each other's tasks: then a task starts anywhere unless
+/// it was placed (stay_here() in waiting.h), and the order of turns is nobody's promise.
+bool test_steals(void);
+
 __attribute__((noreturn, format(printf, 3, 4))) void test_fail(const char *file, int line,
                                                                const char *format, ...);
 __attribute__((noreturn)) void test_skip(const char *reason);
-void test_needs_locality(void);
 
 /// Values of any scalar type, compared as mathematics has it: -1 is less than 0u.
 struct test_value {
@@ -174,11 +178,5 @@ template <typename T> struct test_value test_value_of(T *value)
 #define CHECK_OK(call) test_check_ok(__FILE__, __LINE__, #call, call)
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define SKIP(reason) test_skip(reason)
-/// For tests of what only the default policy promises: where a task starts, and the order of turns.
-/// Skips when the environment asks for stealing.
-#define NEEDS_LOCALITY() test_needs_locality()
-/// For tests of what only the default policy promises: where a task starts, and the order of turns.
-/// Skips when the environment asks for stealing.
-#define NEEDS_LOCALITY() test_needs_locality()
 
 #endif

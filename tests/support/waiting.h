@@ -8,6 +8,16 @@
 #include <pthread.h>
 #include <weft.h>
 
+/// For a task that shares the caller's carrier under every policy, because what a program has placed
+/// nobody takes: it runs when the caller waits or yields, and in the order of spawning.
+static inline struct weft_attr stay_here(void)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.place = WEFT_PLACE_CARRIER;
+    attr.carrier = weft_carrier_id();
+    return attr;
+}
+
 /// Lets the other tasks of this carrier run until they all wait, or have ended.
 static inline void let_others_run(void)
 {
