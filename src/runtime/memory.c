@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "blocking/pool.h"
 #include "io/descriptors.h"
 #include "net/conn.h"
@@ -106,10 +107,20 @@ destroy_stacks:
     return rc;
 }
 
+/// Carriers that have stopped have ended their searches (search.c, S4). A simulated run may end
+/// anywhere.
+static void check_searches(const struct weft__crew *crew)
+{
+    for (int i = 0; crew->help != NULL && !crew->simulated && i < crew->cluster_count; i++) {
+        weft_assert(atomic_load_explicit(&crew->help[i].searchers, memory_order_relaxed) == 0);
+    }
+}
+
 static void free_carriers(struct weft__runtime *runtime)
 {
     const struct weft_allocator *allocator = runtime->options.allocator;
     struct weft__crew *crew = &runtime->crew;
+    check_searches(crew);
     weft__topology_fini(&crew->topology);
     weft__steal_fini(crew);
     weft__free(allocator, crew->clusters, (size_t)crew->capacity * sizeof *crew->clusters);

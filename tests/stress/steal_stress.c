@@ -1,39 +1,15 @@
 // Work that may move: unstarted threads, migratable threads and futures are created on one carrier
 // and spread over idle ones, while they sleep, wait, read, join and are cancelled.
-#include "support/test.h"
+#include "support/searches.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft.h>
 
-#include "sched/crew.h"
-#include "sched/search.h"
-
 static const int carrier_counts[] = { 1, 2, 4, 16, 100 };
-
-/// Every start of a search is matched by exactly one stop. Who was sent last may still be
-/// on its way, and idle carriers look around now and then: so this waits for a moment when all balance.
-static void check_searches(weft_runtime *runtime)
-{
-    struct weft__crew *crew = weft__crew_of(runtime);
-    uint64_t started, stopped;
-    uint32_t searching;
-    do {
-        stopped = atomic_load(&crew->foreign_counts.searches_stopped);
-        started = atomic_load(&crew->foreign_counts.searches_started);
-        for (int i = 0; i < weft__crew_started(crew); i++) {
-            stopped += atomic_load(&crew->carriers[i].counts.searches_stopped);
-            started += atomic_load(&crew->carriers[i].counts.searches_started);
-        }
-        searching = crew->help != NULL ? atomic_load(&crew->help[0].searchers) : 0;
-        sched_yield();
-    } while (started != stopped || searching != 0);
-}
 
 static uint64_t moved; // tasks, in all crews
 
@@ -109,14 +85,14 @@ static int live(void *arg)
     struct life *life = arg;
     uint64_t random = life->seed;
     int here = weft_carrier_id();
-    pthread_t thread = pthread_self();
+    pid_t thread = gettid(); // pthread_self() may be asked once by the compiler
     for (uint64_t i = test_random(&random) % 6; i > 0; i--) {
         int rc = pause_somehow(&random);
         CHECK(rc == 0 || rc == -ECANCELED || rc == -ETIMEDOUT);
         CHECK(weft_self() != NULL);
         if (!life->migratable) {
             CHECK_EQ(weft_carrier_id(), here);
-            CHECK(pthread_equal(pthread_self(), thread));
+            CHECK_EQ(gettid(), thread);
         }
         if (rc == -ECANCELED) {
             break;
