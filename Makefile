@@ -11,8 +11,9 @@ export JOBS
 .NOTPARALLEL:
 SETUP    = $(MESON) setup $(@D) -Dwerror=$(WERROR)
 
-.PHONY: all run test check format asan tsan tiny model model-quick bench install deps deps-run \
-        deps-test deps-check deps-tsan deps-model deps-bench deps-aarch64 test-aarch64 clean help
+.PHONY: all run test check format asan tsan tiny matrix matrix-sample model model-quick bench \
+        install deps deps-run deps-test deps-check deps-tsan deps-model deps-bench deps-aarch64 \
+        test-aarch64 clean help
 
 all: deps-run build/build.ninja ## release build in build/
 	@ninja -j$(JOBS) -C build
@@ -38,6 +39,12 @@ tsan: deps-tsan build-tsan/build.ninja ## tests with clang's thread sanitizer
 
 tiny: deps-test build-tiny/build.ninja ## tests with tiny queues, wheels and caches
 	@tools/test-summary build-tiny
+
+matrix: deps-test build/build.ninja ## tests under every policy, poller mode and driver (MATRIX="...": some)
+	@tools/matrix build
+
+matrix-sample: deps-test build/build.ninja
+	@tools/matrix build --sample
 
 test-aarch64: deps-aarch64 build-aarch64/build.ninja ## cross-compiled tests under qemu-user, epoll only
 	@TEST_EMULATED=1 TEST_TIMEOUT=$${TEST_TIMEOUT:-240} tools/test-summary build-aarch64
