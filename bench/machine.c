@@ -62,6 +62,7 @@ void machine_look(struct machine *out, const char *peers)
     struct sysinfo info;
     if (sysinfo(&info) == 0) {
         out->memory_bytes = (unsigned long long)info.totalram * info.mem_unit;
+        out->load_average = (double)info.loads[0] / (1 << SI_LOAD_SHIFT);
     }
     if (peers != NULL) {
         peer_versions(out, peers);

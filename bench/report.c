@@ -3,6 +3,8 @@
 
 #include "stats.h"
 
+#define BUSY_LOAD 1.0 // when weft-bench starts; it has added nothing by then
+
 static void text_line(FILE *out, const struct row *row, const struct contender *contender,
                       const struct samples *samples, const struct samples *weft, const char *metric)
 {
@@ -152,13 +154,18 @@ void report_begin(FILE *out, bool json, const struct machine *machine)
             fprintf(out, "%s%s", i == 0 ? "" : ", ", machine->versions[i]);
         }
         fputs(machine->versions_used > 0 ? "\n" : "", out);
+        if (machine->load_average >= BUSY_LOAD) {
+            fprintf(out, "The machine is busy (load average %.1f): measure again when it is not.\n",
+                    machine->load_average);
+        }
         return;
     }
     fputs("{\n  \"machine\": {", out);
     json_field(out, "kernel", machine->kernel);
     fputs(", ", out);
     json_field(out, "cpu", machine->cpu);
-    fprintf(out, ", \"cpus\": %d, \"memory_bytes\": %llu, ", machine->cpus, machine->memory_bytes);
+    fprintf(out, ", \"cpus\": %d, \"memory_bytes\": %llu, \"load_average\": %.2f, ", machine->cpus,
+            machine->memory_bytes, machine->load_average);
     json_field(out, "compiler", machine->compiler);
     fputs(", ", out);
     json_field(out, "weft", machine->weft);

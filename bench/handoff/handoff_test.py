@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""handoff_test WEFT_BENCH - the fronts of the hand-off experiment speak HTTP, and what they did is drawn.
+"""handoff_test WEFT_BENCH [PEERS] - the fronts of the hand-off experiment speak HTTP, and what they did is drawn.
 
 Starts the back end and each of weft's fronts as weft-bench does, and asks by hand: several connections
 at once, requests in pieces and several in one, bodies, wrong ones, a back end that is not there. Says
-nothing about speed.
+nothing about speed. PEERS is where bench/peers/build put Go's front, to try that as well.
 """
 import os
 import re
@@ -40,8 +40,9 @@ class Server:
         environment = dict(os.environ)
         if backend is not None:
             environment["WEFT_BENCH_BACKEND"] = "tcp://%s:%d" % backend
+        command = [BENCH, "--serve", name] if name != "go" else [sys.argv[2] + "/go", "serve"]
         # pylint: disable=consider-using-with # ended by __exit__
-        self.process = subprocess.Popen([BENCH, "--serve", name, "http", "tcp://%s:%d" % self.at],
+        self.process = subprocess.Popen(command + ["http", "tcp://%s:%d" % self.at],
                                         stdout=subprocess.PIPE, text=True, env=environment)
         self.said = self.process.stdout.readline().strip()
 
@@ -159,7 +160,7 @@ def try_rows():
 def main():
     with Server("weft-unified") as server:
         check(server.said.startswith("skip: "), "without an address: %r" % server.said)
-    for name in FRONTS:
+    for name in FRONTS + (["go"] if len(sys.argv) == 3 else []):
         try_front(name)
     try_rows()
     print("\n".join(wrong))

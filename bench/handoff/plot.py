@@ -21,13 +21,13 @@ STYLES = {
 OTHER = ("#000000", "2 2")
 WIDTH, HEIGHT = 420, 260  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
-LEGEND = 64
+LEGEND = 80
 
 
-def read(text):
-    """{metric: {contender: [(rate, median)]}}, and the contenders in their order."""
-    series, names = {}, []
-    for row in json.loads(text)["rows"]:
+def read(data):
+    """{metric: {contender: [(rate, median)]}}, the contenders in their order, where it was."""
+    series, names, result = {}, [], json.loads(data)
+    for row in result["rows"]:
         if row["suite"] != "handoff":
             continue
         rate = float(row["row"].rsplit("-", 1)[1])
@@ -37,7 +37,13 @@ def read(text):
                 of_metric.setdefault(contender["name"], []).append((rate, metric["median"]))
                 if contender["name"] not in names:
                     names.append(contender["name"])
-    return series, names
+    machine = result.get("machine", {})
+    where = ", ".join("%s" % machine[key] for key in ("cpu", "kernel") if key in machine)
+    if "cpus" in machine:
+        where += ", %d CPUs" % machine["cpus"]
+    if machine.get("load_average", 0) >= 1:
+        where += ", busy with other things: load average %.1f" % machine["load_average"]
+    return series, names, where
 
 
 def ticks(low, high, logarithmic):
@@ -108,7 +114,7 @@ def legend(names, y0):
         yield text(x + 38, y + 4, name, "start", 12)
 
 
-def draw(series, names):
+def draw(series, names, where):
     width, height = 2 * WIDTH, 2 * HEIGHT + LEGEND
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" '
              'font-family="sans-serif">' % (width, height, width, height),
@@ -117,6 +123,7 @@ def draw(series, names):
         if series.get(metric):
             parts += panel(i % 2 * WIDTH, i // 2 * HEIGHT, title, series[metric], logarithmic)
     parts += legend(names, 2 * HEIGHT)
+    parts.append(text(30, height - 10, where, "start"))
     return "\n".join(parts + ["</svg>"])
 
 
@@ -124,10 +131,10 @@ def main():
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     with open(sys.argv[1] if len(sys.argv) == 2 else 0, encoding="utf-8") as file:
-        series, names = read(file.read())
+        series, names, where = read(file.read())
     if not names:
         sys.exit("plot.py: no row of `handoff` with results; run: weft-bench handoff --json")
-    print(draw(series, names))
+    print(draw(series, names, where))
 
 
 if __name__ == "__main__":
