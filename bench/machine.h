@@ -11,7 +11,7 @@ struct machine {
     char weft[32];
     int cpus;
     unsigned long long memory_bytes;
-    double load_average; // of the last minute: of others, when nothing has run yet
+    double load_average;    // of the last minute: of others, when nothing has run yet
     unsigned versions_used; // of the peers, from the file `versions` beside them
     char versions[MACHINE_VERSIONS_MAX][160];
 };
