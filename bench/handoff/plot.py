@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """plot.py [IN.json] > OUT.svg - draws what `weft-bench handoff --json` has measured.
 
-Four panels over the rate of requests: latencies at 50, 99 and 99.9 % (logarithmic) and CPU time of the
-front for each request. A line for each contender: its medians; pinned ones are dashed.
+Four panels over the rate of requests: latencies at 50, 99 and 99.9 % (logarithmic where they are far
+apart) and CPU time of the front for each request. A line for each contender: its medians; pinned ones are dashed.
 """
 import json
 import math
 import sys
 from xml.sax.saxutils import escape
 
-PANELS = [("p50_us", "latency, median (us)", True), ("p99_us", "latency, 99 % (us)", True),
-          ("p99.9_us", "latency, 99.9 % (us)", True),
-          ("server_cpu_us_per_request", "CPU time of the front per request (us)", False)]
+# The back end's millisecond is in every latency, so those axes need not begin at 0.
+PANELS = [("p50_us", "latency, median (us)", False), ("p99_us", "latency, 99 % (us)", False),
+          ("p99.9_us", "latency, 99.9 % (us)", False),
+          ("server_cpu_us_per_request", "CPU time of the front per request (us)", True)]
+LOGARITHMIC_FROM = 5  # times the least is the greatest
 # Colours that are told apart by colour-blind readers, too.
 STYLES = {
     "weft-unified": ("#0072b2", ""), "weft-unified-pinned": ("#0072b2", "6 3"),
@@ -48,14 +50,15 @@ def read(data):
 
 def ticks(low, high, logarithmic):
     """Round numbers that enclose both ends."""
-    if not logarithmic:
-        step = 10 ** math.floor(math.log10(high))
-        step = next(s for s in (step / 5, step / 2, step, 2 * step) if high / s <= 6)
-        return [i * step for i in range(int(math.ceil(high / step)) + 1)]
-    steps = [m * 10 ** e for e in range(-1, 9) for m in (1, 1.5, 2, 3, 5, 7)]
-    first = max(i for i, s in enumerate(steps) if s <= low)
-    last = min(i for i, s in enumerate(steps) if s >= high)
-    return steps[first:max(last, first + 1) + 1]
+    if logarithmic:
+        steps = [m * 10 ** e for e in range(-1, 9) for m in (1, 2, 5)]
+        first = max(i for i, s in enumerate(steps) if s <= low)
+        last = min(i for i, s in enumerate(steps) if s >= high)
+        return steps[first:last + 1]
+    span = max(high - low, high / 100)
+    unit = 10 ** math.floor(math.log10(span))
+    step = next(s for s in (unit / 5, unit / 2, unit, 2 * unit, 5 * unit) if span / s <= 5)
+    return [i * step for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
 class Scale:
@@ -81,11 +84,12 @@ def line(points, colour, dash="", width=1.0):
         ' stroke-dasharray="%s"' % dash if dash else "")
 
 
-def panel(x0, y0, title, lines, logarithmic):
+def panel(x0, y0, title, lines, from_zero):
     """The elements of one panel whose corner is at x0, y0."""
     rates = sorted({rate for points in lines.values() for rate, _ in points})
     values = [value for points in lines.values() for _, value in points if value > 0]
-    marks = ticks(min(values), max(values), logarithmic)
+    logarithmic = not from_zero and max(values) > LOGARITHMIC_FROM * min(values)
+    marks = ticks(0 if from_zero else min(values), max(values), logarithmic)
     left, right = x0 + LEFT, x0 + WIDTH - RIGHT
     top, bottom = y0 + TOP, y0 + HEIGHT - BOTTOM
     at_x = Scale(rates[0], rates[-1], left + 14, right - 14, False)
@@ -119,9 +123,9 @@ def draw(series, names, where):
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" '
              'font-family="sans-serif">' % (width, height, width, height),
              '<rect width="100%" height="100%" fill="#ffffff"/>']
-    for i, (metric, title, logarithmic) in enumerate(PANELS):
+    for i, (metric, title, from_zero) in enumerate(PANELS):
         if series.get(metric):
-            parts += panel(i % 2 * WIDTH, i // 2 * HEIGHT, title, series[metric], logarithmic)
+            parts += panel(i % 2 * WIDTH, i // 2 * HEIGHT, title, series[metric], from_zero)
     parts += legend(names, 2 * HEIGHT)
     parts.append(text(30, height - 10, where, "start"))
     return "\n".join(parts + ["</svg>"])
