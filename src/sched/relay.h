@@ -114,6 +114,19 @@ static inline void weft__carrier_bury(struct weft__carrier *carrier)
     }
 }
 
+/// Gives back a handle, on the carrier's thread. A task that ended here just now is often joined by the
+/// next one that runs here: then both references that are left are this thread's (R4).
+static inline void weft__carrier_release(struct weft__carrier *carrier, struct weft__task *task)
+{
+    if (atomic_load_explicit(&carrier->ended, memory_order_relaxed) == task &&
+        weft__word_release_both(task)) {
+        atomic_store_explicit(&carrier->ended, NULL, memory_order_relaxed);
+        task->kind->free(task, carrier);
+    } else {
+        weft__task_release(task, carrier);
+    }
+}
+
 /// Ends the running thread and hands over.
 WEFT__NORETURN static inline void weft__relay_end(struct weft__carrier *carrier,
                                                   struct weft__task *task)

@@ -6,11 +6,18 @@
 #include "base/assert.h"
 #include "sched/crew.h"
 #include "sched/guest.h"
+#include "sched/relay.h"
 #include "task/host.h"
 #include "task/trace.h"
 #include "task/word.h"
 
 _Static_assert(sizeof(struct weft__task) <= 576, "a sleeping thread has to fit into one page");
+#if !WEFT__ASAN && !WEFT__TSAN
+_Static_assert(offsetof(struct weft__task, scope) == WEFT__STACK_KEPT_TO, "two lines, as drawn");
+#endif
+_Static_assert(offsetof(struct weft__task, word) >= WEFT__STACK_KEPT_FROM &&
+                   offsetof(struct weft__task, word) < WEFT__STACK_KEPT_TO,
+               "what a late waker looks at");
 
 static const struct weft_attr default_attr = WEFT_ATTR_INIT;
 
@@ -146,7 +153,7 @@ static int take_thread(struct weft__task **out, struct weft__crew *crew, struct 
     struct weft__task *task = block;
     task->kind = &weft__kind_thread;
     task->stack_low = low;
-    task->stack_size_bytes = size;
+    task->stack_shift = (uint8_t)__builtin_ctzll(size);
     weft__context_make(&task->context, low, block, weft__thread_entry, task);
     *out = task;
     return 0;
@@ -160,7 +167,7 @@ static int take_future(struct weft__task **out, struct weft__crew *crew)
     }
     task->kind = &weft__kind_future;
     task->stack_low = NULL;
-    task->stack_size_bytes = 0;
+    task->stack_shift = 0;
     *out = task;
     return 0;
 }
@@ -170,7 +177,8 @@ void weft__thread_free(struct weft__task *task, struct weft__carrier *carrier)
     struct weft__crew *crew = task->crew;
     bool ours = carrier != NULL && carrier->crew == crew;
     weft__context_forget(&task->context);
-    weft__stack_give(crew->stacks, ours ? &carrier->stacks : NULL, task, task->stack_size_bytes);
+    weft__stack_give(crew->stacks, ours ? &carrier->stacks : NULL, task,
+                     (size_t)1 << task->stack_shift);
 }
 
 void weft__future_free(struct weft__task *task, struct weft__carrier *carrier)
@@ -294,7 +302,7 @@ void weft__host_release(struct weft__task *task)
     struct weft__carrier *self = weft__carrier_self();
     struct weft__crew *crew = task->crew;
     if (weft__likely(self != NULL && self->crew == crew)) {
-        weft__task_release(task, self);
+        weft__carrier_release(self, task);
     } else if (weft__runtime_refuses(crew, self) != -ESRCH) { // in a forked child it is nobody's
         weft__crew_enter(crew);
         weft__task_release(task, self);

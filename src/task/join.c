@@ -4,14 +4,15 @@
 //
 //     joiner                              the end
 //     DONE? take the result               result is written
-//     push the wait                       word: ACTIVE -> DONE, remember JOINED
-//     word: set JOINED unless DONE        if JOINED: take the stack, leave CLOSED,
-//     block                                  complete each wait
+//     push the wait                       word: ACTIVE -> DONE
+//     look at the word once more          anything on the stack? take all, leave CLOSED,
+//     not DONE? block                        complete each wait
 //     late: unlink the wait, unless
 //           CLOSED, and leave
 //
-//   J1  Either the joiner's RMW on the word sees DONE, or the end's RMW sees JOINED. A joiner that
-//       sees DONE after it has pushed closes the stack itself and completes whoever else is on it.
+//   J1  Either the joiner's second look sees DONE, or the end sees his wait: each changes its own
+//       side first and looks at the other's second, all four seq_cst. A joiner that sees DONE after
+//       it has pushed closes the stack itself and completes whoever else is on it.
 //   J2  Whoever takes a wait off the stack owns it: the end completes it, or the late joiner leaves
 //       with it. Nobody else touches it, so completing is a plain store, and the last touch.
 //   J3  Unlinking sets LOCKED on the head for a few instructions, during which nobody pushes or
@@ -27,7 +28,8 @@
 //
 // Rejected: a lock per task around a list (three more RMWs per join); a plain store for the only
 // handle there is (the task itself may retain one and pass it on in between); closing the stack at every end
-// (one more RMW, also where nobody joins).
+// (one more RMW, also where nobody joins); a flag in the word that says that somebody joins (one more RMW,
+// for the joiner).
 // Locks: none. Checked by: tests/model (join/exit), tests/unit/join_test.c.
 #include "task/join.h"
 
@@ -58,7 +60,7 @@ static uintptr_t replace_head(struct weft__task *task, uintptr_t (*next)(uintptr
             weft__cpu_relax();
             head = atomic_load_explicit(&task->joiners, memory_order_acquire);
         } else if (atomic_compare_exchange_weak_explicit(&task->joiners, &head, next(head, arg),
-                                                         memory_order_acq_rel,
+                                                         memory_order_seq_cst, // J1
                                                          memory_order_acquire)) {
             break;
         }
@@ -114,7 +116,8 @@ void weft__task_end(struct weft__task *task, struct weft__carrier *carrier)
 {
     weft__scope_settle(task->birth, task->result);
     weft__host_disarm(task);
-    if (weft__word_end(task) & WEFT__WORD_JOINED) {
+    if (weft__word_end(task) &&
+        atomic_load_explicit(&task->joiners, memory_order_seq_cst) != 0) { // J1
         (void)close_joiners(task, NULL);
     }
     weft__scope_leave(task->birth, task);
@@ -159,7 +162,8 @@ static bool enlist(struct weft__task *task, struct weft__wait *wait)
     if (replace_head(task, pushed, wait) == CLOSED) {
         return false;
     }
-    return weft__word_join(task) || !close_joiners(task, wait);
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_seq_cst); // J1
+    return (word & WEFT__WORD_LIFE) != WEFT__WORD_DONE || !close_joiners(task, wait);
 }
 
 bool weft__task_ended(const struct weft__task *task)

@@ -2,24 +2,32 @@
 //
 // A slot is in one of these states; "warm" means that its pages are resident.
 //
-//     fresh --take--> in use --give--> warm in a cache --overfull--> warm in the pool
+//     fresh --take--> in use --give--> warm in a cache ---a batch---> warm in the pool
 //                        ^                   |                            |
-//                        +-------take--------+------------refill----------+
+//                        +-------take--------+-----------a batch----------+
 //                        |                                                | too many: zap()
 //                        +----------------------take--------------------- cold in the pool
 //
-// Caches belong to one carrier and know no lock. A refill brings half a cache of warm slots, never
-// cold or fresh ones: linking those would touch their pages, so they are taken one at a time.
+// Caches belong to one carrier and know no lock. They are small, two batches at most, and slots travel
+// between them and the pool by whole batches: one carrier may spawn what another one ends, and what
+// piled up in the latter's cache would be missed by the former, who would touch fresh pages instead.
+// Only warm slots come in batches: linking cold or fresh ones would touch their pages, so they are
+// taken one at a time.
 //
-//   S1  Free warm slots are linked through the first word of their blocks; a cold slot's pages are
-//       not touched, it is a bit in its slab.
+//   S1  A batch is a block that lists the others, so nobody has to touch one to find the next, each in
+//       a page of its own; a cold slot's pages are not touched at all, it is a bit in its slab.
 //   S2  pool->lock covers the lists and bits, and is never held over a system call.
 //   S3  pool->grow is held while a slab is mapped, so that two threads do not both map one.
+//
+// Rejected: caches as large as what may stay warm (see above); giving a slot back to the carrier that
+// took it, one at a time (a read-modify-write on the other's line for each, and no use where the taker
+// has gone to sleep).
 #include "task/stack.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <weft/runtime.h>
@@ -51,14 +59,31 @@ _Static_assert((size_t)1 << MAX_SHIFT == WEFT__STACK_MAX_BYTES, "largest group")
 // What the pool keeps warm of the sizes that no cache holds.
 #define WARM_MAX_BYTES ((size_t)4 << 20)
 
+// A free block that stands for others.
+struct batch {
+    struct batch *next;
+    int count; // of `others`
+    _Alignas(void *) char kept[WEFT__STACK_KEPT_TO -
+                               WEFT__STACK_KEPT_FROM]; // the task layer's (stack.h)
+    void *others[];
+};
+_Static_assert(offsetof(struct batch, kept) == WEFT__STACK_KEPT_FROM &&
+                   offsetof(struct batch, others) == WEFT__STACK_KEPT_TO,
+               "as promised there");
+
+// Slots that the pool sends to the kernel at a time, if it has that many.
+#define ZAP_AT_ONCE 512
+// So many takes ahead: each block is a cache miss in a page of its own.
+#define PREFETCHED 2
+
 /// All slots of one size.
 struct group {
     // Under the pool's lock; visitors read `slabs` without.
     _Atomic(struct weft__slab *) slabs;
     struct weft__slab *last;   // fresh slots come from here
     struct weft__slab *recent; // where a cold slot was put or found last
-    void *warm;
-    int warm_count;
+    struct batch *warm;
+    int warm_count; // in all of them
     uint64_t cold_count;
     // Under the pool's grow lock.
     uint32_t next_slots;
@@ -68,17 +93,14 @@ struct weft__stack_pool {
     const struct weft_allocator *allocator;
     const struct weft_stack_provider *provider;
     size_t block_bytes;
-    int cache_slots;
+    int batch;                    // slots that travel together
+    int cache_slots;              // a cache's limit
+    int warm_max;                 // the pool's, of the cached size
     _Atomic size_t default_bytes; // the size that caches hold; 0: that of the first take
-    struct weft__lock lock;
+    _Alignas(WEFT__LINE_PAIR) struct weft__lock lock; // away from what every take reads
     pthread_mutex_t grow;
     struct group groups[MAX_SHIFT - MIN_SHIFT + 1];
 };
-
-static void **link_of(void *block)
-{
-    return block;
-}
 
 static char *slot_of(void *block, size_t size_bytes)
 {
@@ -118,7 +140,8 @@ static void announce_end(void *block, size_t size_bytes)
 int weft__stack_pool_create(struct weft__stack_pool **out, const struct weft__stack_config *config)
 {
     *out = NULL;
-    if (config->block_bytes < sizeof(void *) || config->block_bytes > BLOCK_MAX_BYTES) {
+    if (config->block_bytes < sizeof(struct batch) + sizeof(void *) ||
+        config->block_bytes > BLOCK_MAX_BYTES) {
         return -EINVAL;
     }
     struct weft__stack_pool *pool = weft__alloc(config->allocator, sizeof *pool,
@@ -130,7 +153,12 @@ int weft__stack_pool_create(struct weft__stack_pool **out, const struct weft__st
     pool->provider = config->provider;
     pool->block_bytes = config->block_bytes;
     atomic_init(&pool->default_bytes, config->default_bytes);
-    pool->cache_slots = WEFT__SIZED(config->cache_slots > 0 ? config->cache_slots : 1, 1);
+    int keep = WEFT__SIZED(config->cache_slots > 0 ? config->cache_slots : 1, 1);
+    int listed = (int)((config->block_bytes - sizeof(struct batch)) / sizeof(void *));
+    pool->cache_slots = keep < WEFT__STACK_CACHE_SLOTS ? keep : WEFT__STACK_CACHE_SLOTS;
+    pool->batch = (pool->cache_slots + 1) / 2;
+    pool->batch = pool->batch <= listed + 1 ? pool->batch : listed + 1;
+    pool->warm_max = (2 + config->caches) * keep;
     pthread_mutex_init(&pool->grow, NULL);
     for (size_t i = 0; i < WEFT__ARRAY_LEN(pool->groups); i++) {
         pool->groups[i].next_slots = WEFT__SIZED(FIRST_SLAB_SLOTS, 4);
@@ -208,17 +236,24 @@ static bool take_fresh(struct group *group, struct weft__slab **slab, uint32_t *
     return true;
 }
 
-// Under the lock. Moves up to `count` warm slots to the cache.
-static void refill(struct group *group, struct weft__stack_cache *cache, int count)
+// Under the lock. A warm slot, and with it its batch for the cache, which is empty; NULL if there is none.
+static void *take_warm(struct group *group, struct weft__stack_cache *cache)
 {
-    while (count-- > 0 && group->warm != NULL) {
-        void *block = group->warm;
-        group->warm = *link_of(block);
-        group->warm_count--;
-        *link_of(block) = cache->free;
-        cache->free = block;
-        cache->count++;
+    struct batch *batch = group->warm;
+    if (batch == NULL) {
+        return NULL;
     }
+    if (cache == NULL && batch->count > 0) {
+        group->warm_count--;
+        return batch->others[--batch->count];
+    }
+    group->warm = batch->next;
+    group->warm_count -= 1 + batch->count;
+    if (cache != NULL) {
+        memcpy(cache->slots, batch->others, (size_t)batch->count * sizeof batch->others[0]);
+        cache->count = batch->count;
+    }
+    return batch;
 }
 
 // Returns the block of a free slot, or NULL if a slab has to be mapped first.
@@ -229,18 +264,12 @@ static void *take_from_pool(struct weft__stack_pool *pool, struct weft__stack_ca
     uint32_t slot = 0;
     bool guarded = true;
     weft__lock_acquire(&pool->lock);
-    void *block = group->warm;
-    if (block != NULL) {
-        group->warm = *link_of(block);
-        group->warm_count--;
-        if (cache != NULL) {
-            refill(group, cache, pool->cache_slots / 2);
-        }
-    } else {
+    void *block = take_warm(group, cache);
+    if (block == NULL) {
         block = take_cold(group);
-        if (block == NULL && take_fresh(group, &slab, &slot, &guarded)) {
-            block = weft__slab_block(slab, slot);
-        }
+    }
+    if (block == NULL && take_fresh(group, &slab, &slot, &guarded)) {
+        block = weft__slab_block(slab, slot);
     }
     weft__lock_release(&pool->lock);
     if (!guarded) {
@@ -312,8 +341,7 @@ static bool is_cached(const struct weft__stack_pool *pool, const struct weft__st
            size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
 }
 
-/// The lines that a spawn writes: the block's first ones, and the frame below it. There may be no
-/// block; that is why it counts in integers.
+/// The lines that a spawn writes: the block's first ones, and the frame below it.
 static inline void prefetch_block(const void *block)
 {
     uintptr_t below = (uintptr_t)block - WEFT__LINE;
@@ -325,11 +353,12 @@ static inline void prefetch_block(const void *block)
 int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
                      size_t size_bytes, void **block, void **low)
 {
-    if (weft__likely(is_cached(pool, cache, size_bytes) && cache->free != NULL)) {
-        *block = cache->free;
-        cache->free = *link_of(*block);
-        cache->count--;
-        prefetch_block(cache->free); // whoever spawns one thread often spawns another
+    if (weft__likely(is_cached(pool, cache, size_bytes) && cache->count > 0)) {
+        *block = cache->slots[--cache->count];
+        if (weft__likely(cache->count >=
+                         PREFETCHED)) { // who spawns one thread often spawns another
+            prefetch_block(cache->slots[cache->count - PREFETCHED]);
+        }
     } else {
         int rc = take_slowly(pool, cache, size_bytes, block);
         if (rc < 0) {
@@ -381,67 +410,89 @@ static void zap_run(struct weft__stack_pool *pool, size_t size_bytes, char *star
     weft__lock_release(&pool->lock);
 }
 
-static void zap(struct weft__stack_pool *pool, size_t size_bytes, void *chain)
+// Neighbouring slots that go together.
+struct run {
+    char *start; // NULL: none
+    char *end;
+};
+
+static void zap_slot(struct weft__stack_pool *pool, size_t size_bytes, struct run *run, char *slot)
 {
-    char *start = NULL;
-    char *end = NULL;
-    while (chain != NULL) {
-        char *slot = slot_of(chain, size_bytes);
-        chain = *link_of(chain);
-        if (start != NULL && slot == end) {
-            end += size_bytes;
-        } else if (start != NULL && slot + size_bytes == start) {
-            start = slot;
-        } else {
-            if (start != NULL) {
-                zap_run(pool, size_bytes, start, end);
-            }
-            start = slot;
-            end = slot + size_bytes;
+    if (run->start != NULL && slot == run->end) {
+        run->end += size_bytes;
+    } else if (run->start != NULL && slot + size_bytes == run->start) {
+        run->start = slot;
+    } else {
+        if (run->start != NULL) {
+            zap_run(pool, size_bytes, run->start, run->end);
         }
-    }
-    if (start != NULL) {
-        zap_run(pool, size_bytes, start, end);
+        *run = (struct run){ slot, slot + size_bytes };
     }
 }
 
-// Takes a chain of `count` blocks that ends with `tail`.
-static void give_to_pool(struct weft__stack_pool *pool, size_t size_bytes, void *chain, void *tail,
+// A batch is read before its own pages can go: it is the last of its slots.
+static void zap(struct weft__stack_pool *pool, size_t size_bytes, struct batch *batch)
+{
+    struct run run = { NULL, NULL };
+    while (batch != NULL) {
+        struct batch *next = batch->next;
+        for (int i = 0; i < batch->count; i++) {
+            zap_slot(pool, size_bytes, &run, slot_of(batch->others[i], size_bytes));
+        }
+        zap_slot(pool, size_bytes, &run, slot_of(batch, size_bytes));
+        batch = next;
+    }
+    if (run.start != NULL) {
+        zap_run(pool, size_bytes, run.start, run.end);
+    }
+}
+
+// Under the lock. Takes batches off that are too many, and some more, so that it is not for each one.
+static struct batch *take_surplus(struct group *group, int warm_max)
+{
+    int spare = warm_max / 4 < ZAP_AT_ONCE ? warm_max / 4 : ZAP_AT_ONCE;
+    struct batch *first = group->warm;
+    struct batch **link = &group->warm;
+    if (group->warm_count <= warm_max) {
+        return NULL;
+    }
+    while (*link != NULL && group->warm_count > warm_max - spare) {
+        group->warm_count -= 1 + (*link)->count;
+        link = &(*link)->next;
+    }
+    struct batch *rest = *link;
+    *link = NULL;
+    group->warm = rest;
+    return first;
+}
+
+// Takes `count` blocks, which are listed in the last of them.
+static void give_to_pool(struct weft__stack_pool *pool, size_t size_bytes, void *const *blocks,
                          int count)
 {
     struct group *group = group_of(pool, size_bytes);
     bool cached = size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
-    int warm_max = cached ? 2 * pool->cache_slots : (int)(WARM_MAX_BYTES / size_bytes);
-    *link_of(tail) = NULL;
+    int warm_max = cached ? pool->warm_max : (int)(WARM_MAX_BYTES / size_bytes);
+    struct batch *batch = blocks[count - 1];
+    batch->count = count - 1;
+    memcpy(batch->others, blocks, (size_t)batch->count * sizeof batch->others[0]);
     weft__lock_acquire(&pool->lock);
-    bool keep = group->warm_count + count <= warm_max;
-    if (keep) {
-        *link_of(tail) = group->warm;
-        group->warm = chain;
-        group->warm_count += count;
-    }
+    batch->next = group->warm;
+    group->warm = batch;
+    group->warm_count += count;
+    struct batch *surplus = take_surplus(group, warm_max);
     weft__lock_release(&pool->lock);
-    if (!keep) {
-        zap(pool, size_bytes, chain);
-    }
+    zap(pool, size_bytes, surplus);
 }
 
-// Returns all but the `keep` most recently used slots to the pool.
-static void cache_shrink(struct weft__stack_pool *pool, struct weft__stack_cache *cache, int keep)
+// Sends the oldest batch, or what there is, to the pool.
+static WEFT__NOINLINE void cache_shrink(struct weft__stack_pool *pool,
+                                        struct weft__stack_cache *cache)
 {
-    void **split = &cache->free;
-    for (int i = 0; i < keep; i++) {
-        split = link_of(*split);
-    }
-    void *chain = *split;
-    void *tail = chain;
-    while (*link_of(tail) != NULL) {
-        tail = *link_of(tail);
-    }
-    *split = NULL;
-    int count = cache->count - keep;
-    cache->count = keep;
-    give_to_pool(pool, atomic_load(&pool->default_bytes), chain, tail, count);
+    int count = cache->count < pool->batch ? cache->count : pool->batch;
+    give_to_pool(pool, atomic_load(&pool->default_bytes), cache->slots, count);
+    cache->count -= count;
+    memmove(cache->slots, cache->slots + count, (size_t)cache->count * sizeof cache->slots[0]);
 }
 
 void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
@@ -449,21 +500,19 @@ void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *c
 {
     announce_end(block, size_bytes);
     if (!is_cached(pool, cache, size_bytes)) {
-        give_to_pool(pool, size_bytes, block, block, 1);
+        give_to_pool(pool, size_bytes, &block, 1);
         return;
     }
-    *link_of(block) = cache->free;
-    cache->free = block;
-    cache->count++;
-    if (weft__unlikely(cache->count > pool->cache_slots)) {
-        cache_shrink(pool, cache, cache->count / 2);
+    if (weft__unlikely(cache->count == pool->cache_slots)) {
+        cache_shrink(pool, cache);
     }
+    cache->slots[cache->count++] = block;
 }
 
 void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_cache *cache)
 {
-    if (cache->count > 0) {
-        cache_shrink(pool, cache, 0);
+    while (cache->count > 0) {
+        cache_shrink(pool, cache);
     }
 }
 

@@ -14,7 +14,7 @@
 // (with the default provider: as long as the process does, because slabs go to a process-wide pool
 // for the next runtime). The task layer zeroes the block's state word before it gives a slot back,
 // and a page that was returned to the kernel reads as zero, so a late wake-up may look at the word
-// and finds "free". This file itself writes only the first 8 bytes of a free block (the link).
+// and finds "free". A part of the block is left alone for that; the rest is the pool's while it is free.
 //
 // Slots go back to the kernel whole or not at all: a thread that was deep once leaves its pages to
 // the next ones, until its slot leaves the caches. Trimming each slot on its way would cost a
@@ -36,14 +36,21 @@ struct weft__stack_config {
     const struct weft_allocator *allocator;
     const struct weft_stack_provider *provider; ///< NULL: mmap
     size_t block_bytes;                         ///< control block, at most 1024
-    int cache_slots;                            ///< idle slots a cache keeps
+    int cache_slots;                            ///< idle slots to keep for each cache
+    int caches;                                 ///< how many there will be
     size_t default_bytes;                       ///< the size caches hold; 0: the first asked for
 };
 
+/// What the pool leaves alone of a free block: from this byte to that.
+#define WEFT__STACK_KEPT_FROM 16
+#define WEFT__STACK_KEPT_TO 128
+
+#define WEFT__STACK_CACHE_SLOTS 64
+
 /// What a carrier holds of idle slots of one size; the owner's alone. Zeroed means empty.
 struct weft__stack_cache {
-    void *free; // blocks, linked through their first word
     int count;
+    void *slots[WEFT__STACK_CACHE_SLOTS]; // blocks; the warmest is last
 };
 
 int weft__stack_pool_create(struct weft__stack_pool **pool,
@@ -59,8 +66,8 @@ void weft__stack_pool_destroy(struct weft__stack_pool *pool);
 int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
                      size_t size_bytes, void **block, void **low);
 
-/// Gives a slot back. An overfull cache returns a batch to the pool; slots that stay idle in the
-/// pool give their pages back to the kernel.
+/// Gives a slot back. An overfull cache returns a batch to the pool; what is idle in the pool beyond
+/// its limit gives its pages back to the kernel.
 void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
                       size_t size_bytes);
 

@@ -34,7 +34,7 @@ struct weft__local_value;
 // The state word.
 //
 //      63      32 31        8 7 6          5         4          3           2       1 0
-//     | unused   | refs:24   | | CANCELLED| JOINED  | DETACHED | LOOK      |NOTIFIED| life |
+//     | unused   | refs:24   | | CANCELLED|         | DETACHED | LOOK      |NOTIFIED| life |
 //
 // life, with the function behind each arrow (all in word.h):
 //
@@ -49,7 +49,6 @@ struct weft__local_value;
 #define WEFT__WORD_NOTIFIED UINT64_C(0x4)   // woken while ACTIVE: do not park
 #define WEFT__WORD_LOOK UINT64_C(0x8)       // something around the task may be cancelled
 #define WEFT__WORD_DETACHED UINT64_C(0x10)  // nobody has a handle; for dumps
-#define WEFT__WORD_JOINED UINT64_C(0x20)    // somebody waits for the end, or did
 #define WEFT__WORD_CANCELLED UINT64_C(0x40) // weft_task_cancel(): the task as a whole
 #define WEFT__WORD_REF UINT64_C(0x100)
 #define WEFT__WORD_REFS UINT64_C(0xffffff00)
@@ -82,37 +81,39 @@ struct weft__task {
 
     // The second line: what a run, a join and a release touch besides. Ten thousand threads that
     // take turns are bound by the lines they touch, so each line more is felt.
-    struct weft__context *return_to; // where a virtual thread switches back to; its carrier's
-    int saved_errno;                 // the carrier's, between runs
-    int result;                      // the task's; anyone's who knows that it has ended
-    int16_t budget;                  // operations left in this run; the task's
-    _Atomic uint16_t in_flight;      // timers and operations that home holds for it: bound to home
-    uint16_t guards;                 // work guards it is inside of; the task's
-    uint8_t verdict;                 // enum weft__verdict
-    bool movable;                    // future, unstarted and not placed, or created migratable
+    _Alignas(WEFT__LINE) struct weft__context
+        *return_to;             // where a virtual thread switches back to; its carrier's
+    int saved_errno;            // the carrier's, between runs
+    int result;                 // the task's; anyone's who knows that it has ended
+    int16_t budget;             // operations left in this run; the task's
+    _Atomic uint16_t in_flight; // timers and operations that home holds for it: bound to home
+    uint16_t guards;            // work guards it is inside of; the task's
+    uint8_t verdict;            // enum weft__verdict
+    bool movable;               // future, unstarted and not placed, or created migratable
     bool migratable;
     bool started;
-    bool noticed; // a run began with a notification since this was cleared
-    bool abroad;  // runs where a scheduler of the program's says, and not as a guest at home
-    bool tied;    // uses what belongs to its carrier, or may be given it; then it is never movable
+    bool noticed;        // a run began with a notification since this was cleared
+    bool abroad;         // runs where a scheduler of the program's says, and not as a guest at home
+    uint8_t stack_shift; // the whole slot's size is 2 to the power of this; 0: a future; fixed
+    bool tied; // uses what belongs to its carrier, or may be given it; then it is never movable
     struct weft__cxx cxx;      // exceptions it is handling, while it does not run; the carrier's
     _Atomic uintptr_t joiners; // anyone's, see join.c
     struct weft__crew *crew;   // the carriers it belongs to; fixed
-    size_t stack_size_bytes;   // the whole slot; 0 for a future; fixed
 
-    // Its place in the world. Fixed but for the first two and the last, which are the task's own.
-    struct weft__scope *scope; // innermost
-    struct weft__hold *hold;   // innermost: descriptors that a call of several ops keeps, io/hold.h
-    struct weft__scope *birth; // the scope it is a child of
+    // The third line: what a start and an end touch besides; with the next one, its place in the world.
+    // Fixed but for what is the task's own: scope, locals, deadline and hold.
+    _Alignas(WEFT__LINE) struct weft__scope *scope; // innermost
+    struct weft__scope *birth;                      // the scope it is a child of
     weft_fn fn;
-    void *arg;                   // virtual thread: its argument; future: the struct weft_future
+    void *arg; // virtual thread: its argument; future: the struct weft_future
+    struct weft__local_value *locals;
+    struct weft_scheduler *own;  // of the program's; NULL: the built-in one
     struct weft__timer deadline; // one per task, re-armed lazily: it may fire for nothing
 
-    struct weft__local_value *locals; // the task's own
-    struct weft_scheduler *own;       // of the program's; NULL: the built-in one
-    void *attachment;                 // that scheduler's word
-    const void *kept_on;              // OS thread it may not leave; NULL: none yet
-    struct weft__carrier *origin;     // where it comes back to; home's, or whoever queues it
+    struct weft__hold *hold; // innermost: descriptors that a call of several ops keeps, io/hold.h
+    void *attachment;        // that scheduler's word
+    const void *kept_on;     // OS thread it may not leave; NULL: none yet
+    struct weft__carrier *origin; // where it comes back to; home's, or whoever queues it
     // Fixed at spawn; a dump copies them.
     uint64_t id;
     void *stack_low; // NULL for a future

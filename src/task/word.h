@@ -97,9 +97,22 @@ static inline bool weft__word_release(struct weft__task *task)
     return true;
 }
 
-/// ACTIVE to DONE; returns the word before. The task's own reference stays. A task that nobody has a
-/// handle to needs no RMW: nobody can join it, and what wakers set meanwhile does not matter.
-static inline uint64_t weft__word_end(struct weft__task *task)
+/// Gives two references back, both the caller's. True: nobody had another, the word is zero now and the
+/// caller frees. False: somebody had, and nothing was done. No RMW: see weft__word_release().
+static inline bool weft__word_release_both(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
+    if ((word & WEFT__WORD_REFS) != 2 * WEFT__WORD_REF) {
+        return false;
+    }
+    weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE);
+    atomic_store_explicit(&task->word, 0, memory_order_release); // as there
+    return true;
+}
+
+/// ACTIVE to DONE; the task's own reference stays. True: somebody has a handle, and may be joining. A task
+/// that nobody has a handle to needs no RMW: what wakers set meanwhile does not matter.
+static inline bool weft__word_end(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE);
@@ -107,25 +120,11 @@ static inline uint64_t weft__word_end(struct weft__task *task)
         // The store ends the release sequence of whoever gave his handle back just now: hence the
         // acquire above.
         atomic_store_explicit(&task->word, WEFT__WORD_REF | WEFT__WORD_DONE, memory_order_relaxed);
-        return word;
+        return false;
     }
-    return atomic_fetch_sub_explicit(&task->word, WEFT__WORD_ACTIVE - WEFT__WORD_DONE,
-                                     memory_order_release);
-}
-
-/// Sets JOINED; false if DONE. Either this sees DONE or the end sees JOINED.
-static inline bool weft__word_join(struct weft__task *task)
-{
-    for (;;) {
-        uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
-        if ((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
-            return false;
-        }
-        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word | WEFT__WORD_JOINED,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
-            return true;
-        }
-    }
+    atomic_fetch_sub_explicit(&task->word, WEFT__WORD_ACTIVE - WEFT__WORD_DONE,
+                              memory_order_seq_cst); // join.c, J1
+    return true;
 }
 
 #endif

@@ -47,6 +47,21 @@ static void end(void *unused)
     weft__task_release(&task, NULL);
 }
 
+// As a carrier on which the next thread joins the one that ended: the own reference and a handle
+// (sched/relay.h, weft__carrier_release).
+static void end_and_join(void *unused)
+{
+    (void)unused;
+    task.result = RESULT;
+    weft__task_end(&task, NULL);
+    if (weft__word_release_both(&task)) {
+        free_block(&task, NULL);
+    } else {
+        weft__task_release(&task, NULL);
+        weft__task_release(&task, NULL);
+    }
+}
+
 // The running task makes a handle of itself and passes it on before it ends.
 static void pass_handle_and_end(void *unused)
 {
@@ -219,6 +234,12 @@ static void passed_on(void)
     start(pass_handle_and_end, foreign_joins, joins_with_passed_handle);
 }
 
+static void pair(void)
+{
+    start(end_and_join, foreign_joins, NULL);
+    weft__word_retain(&task);
+}
+
 static void check(void)
 {
     mc_assert(frees == 1);
@@ -233,5 +254,6 @@ const struct mc_model mc_models[] = {
     { .name = "join_two_late", .setup = two_late, .check = check, .never_spurious = 1 },
     { .name = "join_one_watcher", .setup = one_watcher, .check = check },
     { .name = "join_two_watchers", .setup = two_watchers, .check = check, .never_spurious = 1 },
+    { .name = "join_pair", .setup = pair, .check = check },
     { .name = NULL },
 };

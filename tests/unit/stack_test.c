@@ -280,7 +280,6 @@ TEST(drained_caches_lose_nothing)
         }
         weft__stack_cache_drain(pool, &cache);
         CHECK_EQ(cache.count, 0);
-        CHECK_EQ(cache.free, NULL);
     }
     weft__stack_pool_destroy(pool);
 }
@@ -295,12 +294,12 @@ TEST(idle_slots_give_their_pages_back_and_read_as_zero)
         memset(slots[i].low, 0xff, (size_t)(slots[i].block - slots[i].low) + BLOCK_BYTES);
     }
     for (int i = 0; i < SLOTS; i++) {
-        memset(slots[i].block + 8, 0, 8); // the task layer's word
+        memset(slots[i].block + 16, 0, 8); // the task layer's word
         give(pool, NULL, slots[i]);
     }
     int cold = 0;
     for (int i = 0; i < SLOTS; i++) {
-        CHECK(is_zero(slots[i].block + 8, 8));
+        CHECK(is_zero(slots[i].block + 16, 8));
         cold += weft__stack_touched(slots[i].low, slots[i].block - 4096) == 0;
         CHECK(!readable(slots[i].low - 1)); // the guard stays
     }

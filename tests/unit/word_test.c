@@ -118,14 +118,23 @@ TEST(the_end_may_keep_its_reference)
     CHECK_EQ(weft__word_peek(&task), 0u);
 }
 
-TEST(a_join_sees_the_end_or_the_end_sees_the_join)
+TEST(the_end_knows_whether_there_are_handles)
 {
     weft__word_init(&task, 2, 0);
-    CHECK(weft__word_join(&task));
-    CHECK((weft__word_end(&task) & WEFT__WORD_JOINED) != 0);
-    CHECK(!weft__word_join(&task));
+    CHECK(weft__word_end(&task));
+    weft__word_init(&task, 1, 0);
+    CHECK(!weft__word_end(&task));
+}
+
+TEST(the_last_two_references_go_together)
+{
+    weft__word_init(&task, 3, 0);
+    CHECK(weft__word_end(&task));
+    CHECK(!weft__word_release_both(&task)); // the third is somebody else's
+    CHECK_EQ(refs(), 3u);
     CHECK(!weft__word_release(&task));
-    CHECK(weft__word_release(&task));
+    CHECK(weft__word_release_both(&task));
+    CHECK_EQ(weft__word_peek(&task), 0u);
 }
 
 // Under fire: wakers publish a number and wake; the runner runs as a carrier would and must have
