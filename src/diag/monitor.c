@@ -89,7 +89,7 @@ static bool is_same(const struct glance *a, const struct glance *b)
 __attribute__((noinline, no_sanitize("thread"))) static uint64_t ready_behind(
     struct weft__carrier *carrier)
 {
-    uint64_t offered = carrier->shares ? weft__offer_count(&carrier->offer) : 0;
+    uint64_t offered = carrier->shares ? weft__carrier_offered(carrier) : 0;
     return *(volatile size_t *)&carrier->local.count + offered;
 }
 
@@ -160,7 +160,7 @@ static struct weft__carrier *choose_helper(struct weft__crew *crew, struct weft_
 static void send_help(struct weft__monitor *monitor, struct weft__carrier *victim)
 {
     struct mark *mark = &monitor->marks[victim->number];
-    if (!victim->shares || weft__offer_count(&victim->offer) == 0 ||
+    if (!victim->shares || weft__carrier_offered(victim) == 0 ||
         atomic_load_explicit(&mark->under_way, memory_order_acquire)) {
         return;
     }

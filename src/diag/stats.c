@@ -138,7 +138,7 @@ static void add_carrier(struct weft_stats *stats, const struct weft__carrier *ca
 static void add_stealing(struct weft_stats *stats, struct weft__carrier *carrier)
 {
     const struct weft__carrier_counts *counts = &carrier->counts;
-    stats->offered += carrier->shares ? weft__offer_count(&carrier->offer) : 0;
+    stats->offered += carrier->shares ? weft__carrier_offered(carrier) : 0;
     stats->offered_most = greater(stats->offered_most, read_counter(&counts->offered_most));
     stats->offered_sum += read_counter(&counts->offered_sum);
     stats->searches += read_counter(&counts->searches_started);

@@ -131,7 +131,7 @@ int weft_block_begin(void)
     if (carrier->freely) {
         weft__free_evict(carrier);
     }
-    if (carrier->shares && weft__offer_count(&carrier->offer) > 0) {
+    if (carrier->shares && weft__carrier_offered(carrier) > 0) {
         weft__search_ask(carrier, carrier);
     }
     return 0;

@@ -11,6 +11,7 @@
 #include "sched/counts.h"
 #include "sched/driver.h"
 #include "sched/inbox.h"
+#include "sched/inject.h"
 #include "sched/offer.h"
 #include "sched/lookout.h"
 #include "sched/wheel.h"
@@ -58,6 +59,7 @@ struct weft__carrier {
     _Alignas(WEFT__LINE_PAIR) struct weft__inbox inbox;
     _Atomic uint64_t placed; // tasks that others spawned here because it was the lighter one
     _Alignas(WEFT__LINE_PAIR) struct weft__offer offer;
+    struct weft__inject spill; // more of the same, which `offer` has no room for (steal.c)
 
     // The poller: anyone may look at these, who has woken the carrier (poller.c).
     _Atomic(struct weft__poller *) poller;
@@ -91,6 +93,7 @@ struct weft__carrier {
     bool polls;       // its poller has I/O to do, so it does not look for tasks to steal
     bool shares;      // puts tasks that may move on offer; fixed
     bool freely;      // under the work-stealing policy; fixed
+    bool offering;    // there may be something in `offer` and `spill`; always true for `freely`
     bool offers_turn; // or else that of `local`
     int sent_to;      // number + 1 of the carrier to rob; 0: none
     struct weft__worker worker;
@@ -113,6 +116,12 @@ struct weft__carrier {
     _Alignas(WEFT__LINE_PAIR) struct weft__carrier_counts counts;
     _Alignas(WEFT__LINE_PAIR) struct weft__wheel wheel;
 };
+
+/// How many tasks others may take from the carrier, as far as this thread knows.
+static inline uint64_t weft__carrier_offered(struct weft__carrier *carrier)
+{
+    return weft__offer_count(&carrier->offer) + weft__inject_count(&carrier->spill);
+}
 
 /// Counts a poll of the driver, or a wait in it, and what came of it.
 static inline void weft__carrier_polled(struct weft__carrier *carrier, int events)

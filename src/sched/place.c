@@ -11,7 +11,7 @@
 
 static uint64_t load_of(struct weft__carrier *carrier, const struct weft__carrier *self)
 {
-    uint64_t offered = carrier->shares ? weft__offer_count(&carrier->offer) : 0;
+    uint64_t offered = carrier->shares ? weft__carrier_offered(carrier) : 0;
     if (carrier == self) {
         return carrier->local.count + offered + 1; // and whoever is spawning
     }

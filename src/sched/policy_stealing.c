@@ -10,7 +10,7 @@
 //
 //   F1  The slot holds what was made ready last: its data is still in the cache. It is the owner's
 //       alone, and nobody is woken for it. So that it cannot starve the ring, three in a row from the
-//       slot are followed by one from the ring.
+//       slot are followed by one from the ring, if there is one.
 //   F2  Whatever goes into the ring or into `inject` is announced (weft__search_ask), and who takes a
 //       carrier's wanted bit looks at its ring and then at `inject`. What he leaves there he announces
 //       again. So the proof in search.c covers `inject`, too, and nobody has to look again by the clock.
@@ -29,7 +29,7 @@
 #define BATCH_AT_MOST (WEFT__OFFER_SLOTS / 2)
 
 /// The older half of the ring makes room; if a thief is at it, only the node itself goes.
-static void overflow(struct weft__carrier *carrier, struct weft__node *node)
+void weft__free_overflow(struct weft__carrier *carrier, struct weft__node *node)
 {
     struct weft__fifo batch = { 0 };
     (void)weft__offer_steal(&carrier->offer, &batch);
@@ -42,7 +42,7 @@ static void overflow(struct weft__carrier *carrier, struct weft__node *node)
 static void append(struct weft__carrier *carrier, struct weft__node *node)
 {
     if (weft__offer_push(&carrier->offer, node) == 0) {
-        overflow(carrier, node);
+        weft__free_overflow(carrier, node);
     }
     weft__search_ask(carrier, carrier);
 }
@@ -91,7 +91,7 @@ struct weft__node *weft__free_pick(struct weft__carrier *carrier)
     struct weft__node *node = worker->lifo;
     if (node != NULL) {
         worker->lifo = NULL;
-        if (worker->lifo_run++ < LIFO_IN_A_ROW) { // F1
+        if (worker->lifo_run++ < LIFO_IN_A_ROW || weft__offer_count(&carrier->offer) == 0) { // F1
             weft__tally(&carrier->counts.lifo_hits, 1);
             return node;
         }

@@ -10,6 +10,9 @@ void weft__free_ready(struct weft__carrier *carrier, struct weft__task *task);
 /// What was made ready last goes where others can take it: this carrier is busy for a while.
 void weft__free_evict(struct weft__carrier *carrier);
 
+/// Leaves a task for which the ring has no room, and the older half of that, to whoever comes first.
+void weft__free_overflow(struct weft__carrier *carrier, struct weft__node *node);
+
 /// weft__free_ready() for one that ran here and wants to go on: behind the others.
 void weft__free_yielded(struct weft__carrier *carrier, struct weft__task *task);
 

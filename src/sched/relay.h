@@ -53,7 +53,7 @@ static inline struct weft__task *weft__relay_next(struct weft__carrier *carrier)
 {
     struct weft__node *node = carrier->local.head;
     if (node == NULL || carrier->relay_left == 0) {
-        return weft__unlikely(carrier->shares) ? weft__relay_next_offered(carrier) : NULL;
+        return weft__unlikely(carrier->offering) ? weft__relay_next_offered(carrier) : NULL;
     }
     struct weft__task *next = weft__container_of(node, struct weft__task, node);
     if (weft__unlikely(next->kind != &weft__kind_thread)) {

@@ -14,6 +14,11 @@
 //   H6  A task on a scheduler of the program's has a home that serves it (guest.h): that stays.
 //   H7  Who wakes a task that may move, and finds its home stuck, sends it elsewhere, under the rules of
 //       H2. Whether a carrier is stuck is a guess: both answers are right.
+//   H8  What the ring of `offer` has no room for waits in `spill`, a list under a lock. It is younger than
+//       all in the ring: the owner fills the ring from it when that is empty, and thieves look into it
+//       when they find the ring empty. So whoever has more than a ringful can still be helped while he
+//       runs one task for long. While the owner moves some, they are in neither; he announces them
+//       again afterwards, as whoever offers tasks does (search.c, S1).
 //
 // in_flight is written by the task, and by its home when a timer fires. A waker that finds 0 there
 // acquires what the home did to the timer, because the task may run elsewhere next.
@@ -56,15 +61,34 @@ void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
     }
 }
 
+/// H8. The work-stealing policy has one such list for all.
+static void spill(struct weft__carrier *carrier, struct weft__node *node)
+{
+    struct weft__fifo one = { 0 };
+    if (carrier->freely) {
+        weft__free_overflow(carrier, node);
+        weft__search_ask(carrier, carrier);
+    } else {
+        weft__fifo_push(&one, node);
+        weft__inject_push(&carrier->spill, &one);
+    }
+}
+
 /// Like weft__share(), without asking anybody. Returns how many are on offer, 0: it is in `local`.
 static uint32_t queue(struct weft__carrier *carrier, struct weft__task *task)
 {
-    uint32_t on_offer = weft__task_may_move(task) ? weft__offer_push(&carrier->offer, &task->node)
-                                                  : 0;
-    if (on_offer == 0) {
+    if (!weft__task_may_move(task)) {
         weft__fifo_push(&carrier->local, &task->node);
+        return 0;
     }
-    return on_offer;
+    carrier->offering = true;
+    uint32_t on_offer = weft__inject_count(&carrier->spill) == 0
+                            ? weft__offer_push(&carrier->offer, &task->node)
+                            : 0;
+    if (on_offer == 0) {
+        spill(carrier, &task->node);
+    }
+    return on_offer != 0 ? on_offer : WEFT__OFFER_SLOTS;
 }
 
 void weft__share(struct weft__carrier *carrier, struct weft__task *task)
@@ -76,9 +100,33 @@ void weft__share(struct weft__carrier *carrier, struct weft__task *task)
     }
 }
 
+/// Fills the empty ring from what did not fit into it (H8).
+static void refill(struct weft__carrier *carrier)
+{
+    struct weft__fifo batch = { 0 };
+    (void)weft__inject_take(&carrier->spill, &batch, WEFT__OFFER_SLOTS / 2);
+    for (struct weft__node *node; (node = weft__fifo_pop(&batch)) != NULL;) {
+        if (weft__offer_push(&carrier->offer, node) == 0) {
+            weft__fifo_push(&carrier->local, node);
+        }
+    }
+    if (weft__carrier_offered(carrier) >= ENOUGH_TO_SHARE) {
+        weft__search_ask(carrier, carrier);
+    }
+}
+
 static struct weft__node *pick(struct weft__carrier *carrier)
 {
-    return carrier->freely ? weft__free_pick(carrier) : weft__offer_pop(&carrier->offer);
+    if (carrier->freely) {
+        return weft__free_pick(carrier);
+    }
+    struct weft__node *node = weft__offer_pop(&carrier->offer);
+    if (node == NULL && weft__inject_count(&carrier->spill) > 0) {
+        refill(carrier);
+        node = weft__offer_pop(&carrier->offer);
+    }
+    carrier->offering = node != NULL;
+    return node;
 }
 
 struct weft__node *weft__next_shared(struct weft__carrier *carrier)
@@ -149,8 +197,13 @@ void weft__steal_receive(struct weft__carrier *carrier, struct weft__fifo *loot)
 static int rob(struct weft__carrier *carrier, struct weft__carrier *victim, bool directed)
 {
     struct weft__fifo loot = { 0 };
-    struct robbery from = { victim, weft__offer_count(&victim->offer), directed };
+    struct robbery from = { victim, weft__carrier_offered(victim), directed };
     int count = victim != carrier ? weft__offer_steal(&victim->offer, &loot) : 0;
+    if (count == 0 && victim != carrier) {
+        size_t half = (weft__inject_count(&victim->spill) + 1) / 2; // H8
+        size_t most = half < WEFT__OFFER_SLOTS / 2 ? half : WEFT__OFFER_SLOTS / 2;
+        count = (int)weft__inject_take(&victim->spill, &loot, most);
+    }
     receive(carrier, &loot, &from);
     return count;
 }
@@ -163,10 +216,10 @@ static void pass_on(struct weft__carrier *carrier, struct weft__carrier *victim,
         // now, and only then look at what is left.
         atomic_thread_fence(memory_order_seq_cst);
     }
-    if (taken == -EAGAIN || (taken > 0 && weft__offer_count(&victim->offer) > 0)) {
+    if (taken == -EAGAIN || (taken > 0 && weft__carrier_offered(victim) > 0)) {
         weft__search_ask(victim, carrier);
     }
-    bool more = taken > 0 && weft__offer_count(&carrier->offer) >= ENOUGH_TO_SHARE;
+    bool more = taken > 0 && weft__carrier_offered(carrier) >= ENOUGH_TO_SHARE;
     if (more || (carrier->freely && weft__inject_count(&carrier->crew->inject) > 0)) {
         weft__search_ask(carrier, carrier);
     }
@@ -226,8 +279,8 @@ static struct weft__carrier *busier_of_two(struct weft__carrier *carrier)
 {
     struct weft__carrier *one = draw(carrier);
     struct weft__carrier *other = draw(carrier);
-    uint32_t ones = weft__offer_count(&one->offer);
-    uint32_t others = weft__offer_count(&other->offer);
+    uint64_t ones = weft__carrier_offered(one);
+    uint64_t others = weft__carrier_offered(other);
     if (ones == 0 && others == 0) {
         return NULL;
     }
@@ -298,6 +351,7 @@ int weft__steal_init(struct weft__crew *crew, bool freely)
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->shares = true;
         carrier->freely = freely;
+        carrier->offering = freely;
         carrier->worker.interval = FIRST_INTERVAL;
         carrier->worker.average_ns = WEFT_MS / FIRST_INTERVAL;
         carrier->random.state = (uint64_t)i;

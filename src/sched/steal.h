@@ -17,8 +17,8 @@ static inline bool weft__task_may_move(const struct weft__task *task)
 /// Whether a carrier that shares has anything on offer, or for the taking.
 static inline bool weft__shared_ready(struct weft__carrier *carrier)
 {
-    return weft__offer_count(&carrier->offer) > 0 ||
-           (carrier->freely && weft__free_has_ready(carrier));
+    return carrier->offering && (weft__carrier_offered(carrier) > 0 ||
+                                 (carrier->freely && weft__free_has_ready(carrier)));
 }
 
 /// Takes in tasks that came from elsewhere. They are on offer here.

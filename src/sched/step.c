@@ -106,7 +106,7 @@ static void count_step(struct weft__carrier *carrier)
     weft__tally_most(&counts->ready_most, ready);
 #ifndef WEFT_MODEL // each look at the lane is one more moment to explore
     if (weft__unlikely(carrier->shares)) {
-        uint64_t offered = weft__offer_count(&carrier->offer);
+        uint64_t offered = weft__carrier_offered(carrier);
         weft__tally(&counts->offered_sum, offered);
         weft__tally_most(&counts->offered_most, offered);
     }
@@ -121,8 +121,8 @@ static inline bool has_ready(struct weft__carrier *carrier)
 
 static inline struct weft__node *next_ready(struct weft__carrier *carrier)
 {
-    return weft__likely(!carrier->shares) ? weft__fifo_pop(&carrier->local)
-                                          : weft__next_shared(carrier);
+    return weft__likely(!carrier->offering) ? weft__fifo_pop(&carrier->local)
+                                            : weft__next_shared(carrier);
 }
 
 static void run_tasks(struct weft__carrier *carrier)
@@ -199,7 +199,7 @@ bool weft__carrier_has_work(struct weft__carrier *carrier)
 /// looks for something to do. True: there is work.
 static bool share_or_steal(struct weft__carrier *carrier, bool busy)
 {
-    if (weft__offer_count(&carrier->offer) > 0) {
+    if (weft__carrier_offered(carrier) > 0) {
         weft__search_ask(carrier, carrier);
     }
     return busy || (!carrier->stop && !carrier->polls && weft__steal_idly(carrier));

@@ -238,6 +238,41 @@ TEST_DRIVERS(with_stealing_others_come_for_what_waits_behind_an_announced_call)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+enum { CROWD = 1000 }; // more than the ring of an offer holds
+
+static int last_one_tells(void *arg)
+{
+    _Atomic int *left = arg;
+    return atomic_fetch_sub(left, 1) == 1 ? tells(NULL) : 0;
+}
+
+static int blocks_on_a_crowd(void *arg)
+{
+    (void)arg;
+    static _Atomic int left;
+    atomic_store(&left, CROWD);
+    for (int i = 0; i < CROWD; i++) {
+        CHECK_OK(weft_go(last_one_tells, &left));
+    }
+    CHECK_OK(weft_block_begin());
+    CHECK_OK(reads_until_told(NULL));
+    CHECK_OK(weft_block_end());
+    return 0;
+}
+
+TEST_DRIVERS(with_stealing_all_that_waits_behind_a_call_is_taken)
+{
+    struct weft_options options = watched();
+    weft_runtime *runtime;
+    options.steal = WEFT_STEAL_ON;
+    for (int i = 0; i < 2; i++) {
+        options.policy = i == 0 ? WEFT_POLICY_LOCALITY : WEFT_POLICY_STEALING;
+        CHECK_OK(weft_runtime_create(&runtime, &options));
+        CHECK_OK(run_named(runtime, blocks_on_a_crowd, "announced"));
+        CHECK_OK(weft_runtime_destroy(runtime));
+    }
+}
+
 static int gets_stuck_on_its_neighbour(void *arg)
 {
     (void)arg;
