@@ -82,7 +82,7 @@ static int init_crew(struct weft__runtime *runtime)
         .provider = options->stack_provider,
         .block_bytes = sizeof(struct weft__task),
         .cache_slots = options->stack_cache,
-        .caches = crew->count,
+        .caches = options->carriers,
         .default_bytes = options->stack_size_bytes,
     };
     rc = weft__stack_pool_create(&crew->stacks, &config);
