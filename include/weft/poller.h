@@ -52,7 +52,8 @@ typedef void (*weft_poller_wake_fn)(void *arg);
 
 /// Makes `body(arg)` the poller of a carrier, and stores a handle in `*poller` before it can run. The
 /// caller ends the handle with weft_poller_join(). The slot is free again when the body has returned.
-/// A runtime that shuts down cancels its pollers.
+/// A runtime that shuts down cancels its pollers. One of weft's own (weft_options.poller) steps aside until
+/// the body has returned.
 ///
 /// `runtime` may be NULL: the caller's own. `wake` may be NULL: there is nothing to wake, or the poller
 /// watches weft_poller_fd().

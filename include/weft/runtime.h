@@ -75,6 +75,14 @@ enum weft_steal_scope {
     WEFT_STEAL_CLUSTER,           ///< carriers that share a last-level cache; see weft/topology.h
 };
 
+/// Who waits for the kernel; docs/design/poller-modes.md says when to use which.
+enum weft_poller_mode {
+    WEFT_POLLER_DEFAULT = 0, ///< carrier
+    WEFT_POLLER_CARRIER,     ///< each carrier, in its own driver
+    WEFT_POLLER_TASKS,   ///< a virtual thread on each carrier, its poller (weft/poller.h); epoll
+    WEFT_POLLER_THREADS, ///< OS threads that have the drivers, for all carriers
+};
+
 /// Settings of a runtime. Initialise with WEFT_OPTIONS_INIT or weft_options_init(). A field left at
 /// zero takes its environment variable, and without one its default. Bad values, in the struct or
 /// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
@@ -101,8 +109,10 @@ struct weft_options {
     weft_time stuck_ns;          ///< WEFT_STUCK_MS: 0..3600000; report tasks that hold their
                                  ///< carrier for so long; 0: nobody watches
     enum weft_steal steal; ///< WEFT_STEAL: off, on; idle carriers take tasks that may move; off
-    enum weft_steal_scope steal_scope;                ///< WEFT_STEAL_SCOPE: global, cluster; global
-    enum weft_policy policy;                          ///< WEFT_SCHED: locality, stealing; locality
+    enum weft_steal_scope steal_scope; ///< WEFT_STEAL_SCOPE: global, cluster; global
+    enum weft_poller_mode poller;      ///< WEFT_POLLER: carrier, tasks, threads; carrier
+    int poller_threads;      ///< WEFT_POLLER_THREADS: 1..1024; how many, no more than carriers; 1
+    enum weft_policy policy; ///< WEFT_SCHED: locality, stealing; locality
     enum weft_log_level log_level;                    ///< WEFT_LOG: error, warn, info, debug; warn
     const struct weft_allocator *allocator;           ///< borrowed; NULL: malloc
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
@@ -117,7 +127,8 @@ struct weft_options {
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
             WEFT_TOPOLOGY_AUTO, NULL, 0, WEFT_STEAL_DEFAULT, WEFT_STEAL_SCOPE_DEFAULT,             \
-            WEFT_POLICY_DEFAULT, (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL              \
+            WEFT_POLLER_DEFAULT, 0, WEFT_POLICY_DEFAULT, (enum weft_log_level)0, NULL, NULL, NULL, \
+            NULL, NULL                                                                             \
     }
 
 /// Fills `options` with "everything by default".

@@ -22,7 +22,7 @@ struct weft_trace_event {
     int thief; ///< of a steal: who took it; else the carrier on which the event happens, -1: none
     uint64_t depth;   ///< ready tasks of the source, about; of a steal: those on offer
     bool directed;    ///< of a steal: the thief was sent there; else it looked by itself
-    bool from_poller; ///< the thief, or the carrier of the event, has a poller
+    bool from_poller; ///< the thief, or the carrier of the event, has a poller of the program's
 };
 
 /// Called on the thread where the event happens, in the middle of a scheduling decision: it must be

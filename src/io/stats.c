@@ -4,7 +4,11 @@
 
 #include <weft/io.h>
 
+#include "io/remote.h"
 #include "sched/crew.h"
+
+/// The first of these count what operations are asked for, the others what it takes.
+#define OPERATION_ROWS 3
 
 /// Each counter of a driver and where it is shown.
 static const struct {
@@ -23,13 +27,24 @@ static const struct {
 _Static_assert(sizeof(struct weft__op_counts) == WEFT__ARRAY_LEN(table) * sizeof(uint64_t),
                "a counter is missing in the table");
 
-static void add(struct weft_io_stats *stats, const struct weft__carrier *carrier)
+/// Adds the counters from the given row on.
+static void add(struct weft_io_stats *stats, const struct weft__op_counts *counts, size_t first)
 {
-    const struct weft__op_counts *counts = carrier->driver->counts(carrier->driver_state);
-    for (size_t i = 0; i < WEFT__ARRAY_LEN(table); i++) {
+    for (size_t i = first; i < WEFT__ARRAY_LEN(table); i++) {
         const _Atomic uint64_t *from = (const void *)((const char *)counts + table[i].from);
         uint64_t *to = (void *)((char *)stats + table[i].to);
         *to += atomic_load_explicit(from, memory_order_relaxed);
+    }
+}
+
+/// A driver thread counts the same operations as the carriers that it serves.
+static void add_carrier(struct weft_io_stats *stats, const struct weft__carrier *carrier)
+{
+    const struct weft__op_counts *real = weft__driver_threads_counts(carrier->crew->driver_threads,
+                                                                     carrier->number);
+    add(stats, carrier->driver->counts(carrier->driver_state), 0);
+    if (real != NULL) {
+        add(stats, real, OPERATION_ROWS);
     }
 }
 
@@ -46,7 +61,7 @@ int weft_io_stats(weft_runtime *runtime, int carrier, struct weft_io_stats *stat
     *stats = (struct weft_io_stats){ .size = sizeof *stats };
     for (int i = 0; i < count; i++) {
         if (carrier == -1 || carrier == i) {
-            add(stats, &crew->carriers[i]);
+            add_carrier(stats, &crew->carriers[i]);
         }
     }
     return 0;

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "blocking/pool.h"
 #include "io/descriptors.h"
+#include "io/remote.h"
 #include "net/conn.h"
 #include "runtime/runtime.h"
 #include "sched/guest.h"
@@ -139,7 +140,9 @@ int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *r
     }
     runtime->options = *resolved;
     runtime->log = *log;
-    runtime->driver = driver;
+    runtime->real = driver;
+    runtime->driver = resolved->poller == WEFT_POLLER_THREADS ? weft__remote_driver(driver)
+                                                              : driver;
     int rc = init_crew(runtime);
     if (rc < 0) {
         free_carriers(runtime);
@@ -178,6 +181,7 @@ void weft__runtime_free(struct weft__runtime *runtime)
         return;
     }
     weft__crew_await_visitors(crew); // who has given back the last handle of a task, just now
+    weft__residents_free(runtime);
     weft__blocking_destroy(crew->blocking);
     weft__descriptors_fini(crew);
     weft__blocks_fini(&crew->blocks);

@@ -34,6 +34,7 @@ static const char *const io_choices[] = { "auto", "uring", "epoll", NULL };
 static const char *const topology_choices[] = { "auto", "off", "on", NULL };
 static const char *const switch_choices[] = { "", "off", "on", NULL };
 static const char *const scope_choices[] = { "", "global", "cluster", NULL };
+static const char *const poller_choices[] = { "", "carrier", "tasks", "threads", NULL };
 static const char *const log_choices[] = { "", "error", "warn", "info", "debug", NULL };
 
 #define ROW(name, env, store, per, least, most, deflt, names, pow2)                                \
@@ -69,6 +70,8 @@ static const struct row rows[] = {
     ROW(steal, "WEFT_STEAL", STORED_INT, 1, 1, 2, WEFT_STEAL_OFF, switch_choices, false),
     ROW(steal_scope, "WEFT_STEAL_SCOPE", STORED_INT, 1, 1, 2, WEFT_STEAL_GLOBAL, scope_choices,
         false),
+    ROW(poller, "WEFT_POLLER", STORED_INT, 1, 1, 3, WEFT_POLLER_CARRIER, poller_choices, false),
+    ROW(poller_threads, "WEFT_POLLER_THREADS", STORED_INT, 1, 1, MOST_CARRIERS, 1, NULL, false),
     ROW(log_level, "WEFT_LOG", STORED_INT, 1, 1, 4, WEFT_LOG_WARN, log_choices, false),
 };
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "stack_size_bytes is stored as 64 bits");

@@ -13,6 +13,7 @@ static int run_body(void *arg)
     int result = poller->body(poller->arg);
     poller->carrier->polls = false;
     weft__poller_leave(poller);
+    poller->carrier->uncounted = poller == poller->carrier->resident;
     return result;
 }
 
@@ -37,19 +38,21 @@ static int check(struct weft__crew *crew, int carrier, weft_fn body)
     return crew->simulated ? -ENOTSUP : 0;
 }
 
-static int start(struct weft__poller *poller, struct weft__crew *crew, int carrier)
+int weft__poller_start(struct weft__poller *poller, const char *site)
 {
+    struct weft__crew *crew = poller->carrier->crew;
     struct weft_attr attr = WEFT_ATTR_INIT;
     attr.name = "poller";
     attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
+    attr.carrier = poller->carrier->number;
     struct weft__spawn spawn = {
         .fn = run_body,
         .arg = poller,
         .attr = &attr,
         .scope = &crew->root,
         .policy = &poller->sched,
-        .file = "weft_poller_register",
+        .uncounted = poller == poller->carrier->resident,
+        .file = site,
     };
     struct weft__carrier *self = weft__carrier_self();
     return weft__spawn(&poller->task, crew, self != NULL && self->crew == crew ? self : NULL,
@@ -79,7 +82,7 @@ int weft_poller_register(weft_poller **out, weft_runtime *runtime, int carrier, 
         goto free_poller;
     }
     *out = poller;
-    rc = start(poller, crew, carrier);
+    rc = weft__poller_start(poller, "weft_poller_register");
     if (rc == 0) {
         return 0;
     }

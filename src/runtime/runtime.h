@@ -14,7 +14,8 @@ struct weft__runtime {
     // Fixed once made.
     struct weft_options options; // resolved
     struct weft__log log;
-    const struct weft__driver *driver;
+    const struct weft__driver *driver; // of the carriers
+    const struct weft__driver *real;   // the same, or what driver threads have
 
     struct weft__cpu_set allowed; // what carriers are pinned inside of, if they are
 
@@ -56,6 +57,15 @@ int weft__runtime_seat(struct weft__runtime *runtime, const char *root,
 
 /// Keeps the calling thread where its carrier is seated. If that fails it floats.
 void weft__carrier_pin(struct weft__carrier *carrier);
+
+// poller_task.c: pollers of weft's own, for WEFT_POLLER=tasks.
+
+/// Makes the carriers' pollers, before the carriers run; undone by free.
+int weft__residents_make(struct weft__runtime *runtime);
+void weft__residents_free(struct weft__runtime *runtime);
+
+/// Starts them, when the carriers run. After an error the runtime can only be shut down.
+int weft__residents_start(struct weft__runtime *runtime);
 
 // registry.c: all runtimes of the process, for dumps, and what a fork leaves of them.
 

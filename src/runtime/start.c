@@ -9,6 +9,7 @@
 #include "blocking/pool.h"
 #include "diag/monitor.h"
 #include "io/io.h"
+#include "io/remote.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"
 #include "sched/cpus.h"
@@ -39,10 +40,11 @@ static void block_sigpipe(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime)
+static struct weft__driver_config driver_config(struct weft__runtime *runtime,
+                                                struct weft__carrier *carrier)
 {
     const struct weft_options *options = &runtime->options;
-    struct weft__driver_config config = {
+    return (struct weft__driver_config){
         .allocator = options->allocator,
         .entries = (unsigned)options->ring_entries,
         .submit_batch = (unsigned)options->submit_batch,
@@ -51,6 +53,11 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
         .offload = { weft__blocking_send, weft__blocking_recall, runtime->crew.blocking },
         .carrier = carrier,
     };
+}
+
+static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *runtime)
+{
+    struct weft__driver_config config = driver_config(runtime, carrier);
     char name[THREAD_NAME_BYTES];
     (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
@@ -110,12 +117,34 @@ static void stop_carriers(struct weft__runtime *runtime, int started)
         pthread_join(crew->carriers[i].thread, NULL);
     }
     weft__crew_await_visitors(crew); // who may kick, too
+    weft__driver_threads_stop(crew->driver_threads);
     for (int i = 0; i < started; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         if (carrier->driver_state != NULL) {
             carrier->driver->close(carrier->driver_state);
         }
     }
+    weft__driver_threads_free(crew->driver_threads);
+    crew->driver_threads = NULL;
+}
+
+/// For WEFT_POLLER=threads.
+static int start_driver_threads(struct weft__runtime *runtime)
+{
+    struct weft__crew *crew = &runtime->crew;
+    const struct weft_options *options = &runtime->options;
+    if (options->poller != WEFT_POLLER_THREADS) {
+        return 0;
+    }
+    struct weft__driver_config config = driver_config(runtime, NULL);
+    int rc = weft__driver_threads_start(&crew->driver_threads, runtime->real,
+                                        options->poller_threads, crew->count, &config);
+    if (rc < 0) {
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
+                  "not all of %d driver threads can start: %s (check ulimit -n, -u and -v)",
+                  options->poller_threads, strerror(-rc));
+    }
+    return rc;
 }
 
 static int start_carriers(struct weft__runtime *runtime)
@@ -150,13 +179,20 @@ static int choose_driver(const struct weft__driver **driver, const struct weft_o
                          const struct weft__log *log)
 {
     char why[256] = "";
-    int rc = weft__io_choose(driver, options->io, why, sizeof why);
+    bool tasks = options->poller == WEFT_POLLER_TASKS;
+    if (tasks && options->io == WEFT_IO_URING) {
+        weft__log(log, WEFT_LOG_ERROR, "options",
+                  "WEFT_POLLER=tasks is not allowed with WEFT_IO=uring: it waits in epoll");
+        return -EINVAL;
+    }
+    int rc = weft__io_choose(driver, tasks ? WEFT_IO_EPOLL : options->io, why, sizeof why);
     if (rc < 0) {
         weft__log(log, WEFT_LOG_ERROR, "io", "no driver: %s", why[0] != '\0' ? why : strerror(-rc));
     } else if (why[0] != '\0') {
         weft__log(log, WEFT_LOG_WARN, "io", "%s", why);
     } else {
-        weft__log(log, WEFT_LOG_INFO, "io", "driver: %s", (*driver)->name);
+        weft__log(log, WEFT_LOG_INFO, "io", "driver: %s%s", (*driver)->name,
+                  tasks ? " (because of WEFT_POLLER=tasks)" : "");
     }
     return rc;
 }
@@ -193,12 +229,14 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
         return rc;
     }
     rc = seat_carriers(runtime);
+    rc = rc == 0 ? weft__residents_make(runtime) : rc;
     if (rc < 0) {
         weft__runtime_free(runtime);
         return rc;
     }
     weft__registry_add(runtime);
     rc = weft__scheduler_choose(runtime);
+    rc = rc == 0 ? start_driver_threads(runtime) : rc;
     rc = rc == 0 ? start_carriers(runtime) : rc;
     if (rc < 0) {
         weft__scheduler_let_go(runtime);
@@ -207,6 +245,11 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
         return rc;
     }
     weft__monitor_start(runtime);
+    rc = weft__residents_start(runtime);
+    if (rc < 0) {
+        (void)weft_runtime_destroy(runtime);
+        return rc;
+    }
     *out = runtime;
     return 0;
 }

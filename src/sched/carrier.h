@@ -90,6 +90,7 @@ struct weft__carrier {
     weft_time quantum_ns;
     weft_time spin_ns;
     bool stop;
+    bool uncounted;   // the task that ends next, at once, was not counted when it began
     bool polls;       // its poller has I/O to do, so it does not look for tasks to steal
     bool shares;      // puts tasks that may move on offer; fixed
     bool freely;      // under the work-stealing policy; fixed
@@ -103,6 +104,7 @@ struct weft__carrier {
     int cluster; // in crew->clusters
     int cpu;     // kept on this one; -1: it floats, in its cluster if that has CPUs of its own
     int node;    // NUMA; -1: unknown
+    struct weft__poller *resident; // has the poller's place while no other does; NULL: none
     struct weft__crew *crew;
     const struct weft__driver *driver;
     void *driver_state;
@@ -213,6 +215,9 @@ void weft__carrier_open_inbox(struct weft__carrier *carrier);
 
 /// No task is left on the carrier: tells those in `drains` to come to an end.
 void weft__carrier_hurry(struct weft__carrier *carrier);
+
+/// Nothing is to be done: spins, if it is told to, and sleeps until something is.
+void weft__carrier_rest(struct weft__carrier *carrier);
 
 /// Steps and sleeps until the carrier is told to stop. The body of a carrier's thread.
 void weft__carrier_loop(struct weft__carrier *carrier);

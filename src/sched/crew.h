@@ -9,6 +9,7 @@
 #include "task/scope.h"
 
 struct weft__blocking;
+struct weft__driver_threads;
 
 /// Who uses which descriptor; see io/descriptors.h.
 struct weft__descriptors {
@@ -38,7 +39,8 @@ struct weft__crew {
     struct weft__stack_pool *stacks;
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
-    struct weft__blocking *blocking; // blocking/pool.h
+    struct weft__blocking *blocking;             // blocking/pool.h
+    struct weft__driver_threads *driver_threads; // io/remote.h; NULL: carriers have drivers
     struct weft__descriptors descriptors;
     bool simulated;      // then foreign threads are refused
     uint32_t generation; // of the process that made it: forks that lay before
@@ -134,6 +136,7 @@ struct weft__spawn {
     const struct weft_attr *attr;
     struct weft__scope *scope;     // the child's birth scope
     struct weft_scheduler *policy; // who is told when it is ready; NULL: as usual
+    bool uncounted;                // nobody waits for its end (carrier.uncounted)
     const char *file;
     int line;
 };

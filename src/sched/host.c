@@ -151,6 +151,10 @@ void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carrier)
         ended_elsewhere(crew);
         return;
     }
+    if (weft__unlikely(carrier->uncounted)) {
+        carrier->uncounted = false;
+        return;
+    }
     weft__count(&carrier->counts.ended);
     // No fence: see runtime/shutdown.c, D3.
     if (weft__unlikely(atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != 0)) {

@@ -21,6 +21,9 @@
 //       least one sees the other (both fence).
 //   Q4  A poller that parks a second time without a step between has ignored what its carrier was woken
 //       for; one that never asked for the descriptor cannot hear of completions. Neither may sleep.
+//   Q5  A resident is weft's own poller (WEFT_POLLER=tasks, runtime/poller_task.c). It has the slot when
+//       no other poller has it, exists as long as its carrier, and nobody wakes it but the carrier. One
+//       of the program's takes its place; meanwhile it waits in maybe_yield and has no turn.
 //
 // Rejected: the ring's own descriptor (with deferred task work nothing is posted until the owner
 // enters the kernel: it is not readable); a lock around the call of `wake` (it is the program's code).
@@ -34,10 +37,11 @@
 
 bool weft__poller_enter(struct weft__poller *poller, struct weft__carrier *carrier)
 {
-    struct weft__poller *none = NULL;
+    struct weft__poller *found = atomic_load_explicit(&carrier->poller, memory_order_relaxed);
     poller->carrier = carrier;
     poller->stepped = true;
-    return atomic_compare_exchange_strong_explicit(&carrier->poller, &none, poller,
+    return (found == NULL || found == carrier->resident) && // Q5
+           atomic_compare_exchange_strong_explicit(&carrier->poller, &found, poller,
                                                    memory_order_release, memory_order_relaxed);
 }
 
@@ -47,7 +51,8 @@ void weft__poller_leave(struct weft__poller *poller)
     if (poller->parked) {
         weft__poller_unpark(poller);
     }
-    atomic_store_explicit(&carrier->poller, NULL, memory_order_relaxed);
+    struct weft__poller *next = poller != carrier->resident ? carrier->resident : NULL;
+    atomic_store_explicit(&carrier->poller, next, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); // Q3
     while (atomic_load_explicit(&carrier->ringing, memory_order_acquire) != 0) {
         sched_yield();
@@ -100,7 +105,8 @@ bool weft__poller_turn(struct weft__carrier *carrier)
     if (poller == NULL || !(poller->ready || poller->waiting)) {
         return false;
     }
-    if (poller->waiting) { // a step without work leaves that to the wait, which does not come
+    // A step without work leaves that to the wait, which does not come unless the resident waits.
+    if (poller->waiting && poller != carrier->resident) {
         weft__carrier_polled(carrier, carrier->driver->poll(carrier->driver_state));
     }
     poller->ready = poller->waiting = false;

@@ -46,6 +46,10 @@ bool weft__poller_try_park(struct weft__poller *poller);
 bool weft__poller_can_park(const struct weft__poller *poller);
 void weft__poller_unpark(struct weft__poller *poller);
 
+/// Spawns the thread of a poller that has entered; `site` is where, for dumps. Implemented by the runtime
+/// layer.
+int weft__poller_start(struct weft__poller *poller, const char *site);
+
 /// Logs why the poller may not sleep. Implemented by the runtime layer.
 void weft__poller_report(const struct weft__poller *poller, const char *why);
 

@@ -266,7 +266,9 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     if (rc < 0) {
         goto free_locals;
     }
-    count_spawn(crew, self);
+    if (weft__likely(!spawn->uncounted)) {
+        count_spawn(crew, self);
+    }
     if (handle != NULL) {
         *handle = task;
     }

@@ -274,6 +274,17 @@ static void settle(struct weft__carrier *carrier)
     }
 }
 
+void weft__carrier_rest(struct weft__carrier *carrier)
+{
+    if (carrier->spin_ns == 0 || !spin(carrier)) {
+        weft__sleep(carrier);
+        if (weft__unlikely(carrier->lookout != NULL)) {
+            weft__lookout_wake(carrier->lookout);
+        }
+        (void)weft__carrier_now(carrier);
+    }
+}
+
 void weft__carrier_loop(struct weft__carrier *carrier)
 {
     (void)weft__carrier_now(carrier); // dumps count from coarse_now
@@ -282,15 +293,8 @@ void weft__carrier_loop(struct weft__carrier *carrier)
         if (weft__unlikely(atomic_load_explicit(&carrier->poller, memory_order_relaxed) != NULL)) {
             busy = weft__poller_turn(carrier) || busy;
         }
-        if (busy || carrier->stop) {
-            continue;
-        }
-        if (carrier->spin_ns == 0 || !spin(carrier)) {
-            weft__sleep(carrier);
-            if (weft__unlikely(carrier->lookout != NULL)) {
-                weft__lookout_wake(carrier->lookout);
-            }
-            (void)weft__carrier_now(carrier);
+        if (!busy && !carrier->stop) {
+            weft__carrier_rest(carrier);
         }
     }
     settle(carrier);

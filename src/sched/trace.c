@@ -33,7 +33,12 @@ static void send(struct weft_trace_event *event)
 
 static bool has_poller(const struct weft__carrier *carrier)
 {
-    return carrier != NULL && atomic_load_explicit(&carrier->poller, memory_order_relaxed) != NULL;
+    if (carrier == NULL) {
+        return false;
+    }
+    const struct weft__poller *poller = atomic_load_explicit(&carrier->poller,
+                                                             memory_order_relaxed);
+    return poller != NULL && poller != carrier->resident;
 }
 
 void weft__trace_send(enum weft_trace_kind kind, const struct weft__task *task)

@@ -19,9 +19,13 @@ static struct weft_options quiet(void)
 static void clear_environment(void)
 {
     static const char *const variables[] = {
-        "WEFT_CARRIERS", "WEFT_IO",       "WEFT_QUANTUM_US",  "WEFT_SPIN_US",
-        "WEFT_GRACE_MS", "WEFT_STACK_KB", "WEFT_STACK_CACHE", "WEFT_LOG",
-        "WEFT_TOPOLOGY", "WEFT_CPUS",     "WEFT_STEAL",       "WEFT_STEAL_SCOPE",
+        "WEFT_CARRIERS",    "WEFT_IO",
+        "WEFT_QUANTUM_US",  "WEFT_SPIN_US",
+        "WEFT_GRACE_MS",    "WEFT_STACK_KB",
+        "WEFT_STACK_CACHE", "WEFT_LOG",
+        "WEFT_TOPOLOGY",    "WEFT_CPUS",
+        "WEFT_STEAL",       "WEFT_STEAL_SCOPE",
+        "WEFT_POLLER",      "WEFT_POLLER_THREADS",
     };
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         unsetenv(variables[i]);
@@ -71,6 +75,11 @@ static const struct variable variables[] = {
     { "WEFT_TOPOLOGY", { "auto", "off", "on" }, { "yes", "ON", "1", "pin" }, "auto, off, on" },
     { "WEFT_STEAL", { "off", "on" }, { "yes", "1", "ON" }, "off, on" },
     { "WEFT_STEAL_SCOPE", { "global", "cluster" }, { "all", "1" }, "global, cluster" },
+    { "WEFT_POLLER",
+      { "carrier", "tasks", "threads" },
+      { "task", "1", "TASKS", "none" },
+      "carrier, tasks, threads" },
+    { "WEFT_POLLER_THREADS", { "1", "2", "1024" }, { "0", "1025", "-1", "all" }, "1..1024" },
     { "WEFT_LOG",
       { "error", "warn", "info", "debug" },
       { "none", "WARN", "2", "warning" },
