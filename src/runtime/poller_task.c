@@ -31,7 +31,7 @@ int weft__residents_make(struct weft__runtime *runtime)
     if (runtime->options.poller != WEFT_POLLER_TASKS) {
         return 0;
     }
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < crew->capacity; i++) {
         struct weft__poller *poller = weft__alloc(crew->allocator, sizeof *poller,
                                                   _Alignof(struct weft__poller));
         if (poller == NULL) {
@@ -49,7 +49,7 @@ int weft__residents_make(struct weft__runtime *runtime)
 void weft__residents_free(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
-    for (int i = 0; i < crew->count; i++) {
+    for (int i = 0; i < crew->capacity; i++) {
         struct weft__poller *poller = crew->carriers[i].resident;
         if (poller != NULL) {
             weft__free(crew->allocator, poller, sizeof *poller);
@@ -57,21 +57,27 @@ void weft__residents_free(struct weft__runtime *runtime)
     }
 }
 
+int weft__resident_start(struct weft__carrier *carrier)
+{
+    struct weft__poller *poller = carrier->resident;
+    if (poller == NULL || !weft__poller_enter(poller, carrier)) {
+        return 0;
+    }
+    int rc = weft__poller_start(poller, "WEFT_POLLER=tasks");
+    if (rc < 0) {
+        weft__poller_leave(poller);
+        return rc;
+    }
+    weft_task_release(poller->task);
+    return 0;
+}
+
 int weft__residents_start(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
-    for (int i = 0; i < crew->count; i++) {
-        struct weft__poller *poller = crew->carriers[i].resident;
-        if (poller == NULL) {
-            continue;
-        }
-        (void)weft__poller_enter(poller, poller->carrier); // nobody else knows the runtime
-        int rc = weft__poller_start(poller, "WEFT_POLLER=tasks");
-        if (rc < 0) {
-            weft__poller_leave(poller);
-            return rc;
-        }
-        weft_task_release(poller->task);
+    int rc = 0;
+    for (int i = 0; i < weft__crew_started(crew) && rc == 0; i++) {
+        rc = weft__resident_start(&crew->carriers[i]);
     }
-    return 0;
+    return rc;
 }

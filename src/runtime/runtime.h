@@ -64,7 +64,10 @@ void weft__carrier_pin(struct weft__carrier *carrier);
 int weft__residents_make(struct weft__runtime *runtime);
 void weft__residents_free(struct weft__runtime *runtime);
 
-/// Starts them, when the carriers run. After an error the runtime can only be shut down.
+/// Starts one, when its carrier runs. If it cannot be started the carrier sleeps by itself.
+int weft__resident_start(struct weft__carrier *carrier);
+
+/// Starts them all. After an error the runtime can only be shut down.
 int weft__residents_start(struct weft__runtime *runtime);
 
 // registry.c: all runtimes of the process, for dumps, and what a fork leaves of them.

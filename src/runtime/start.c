@@ -138,7 +138,7 @@ static int start_driver_threads(struct weft__runtime *runtime)
     }
     struct weft__driver_config config = driver_config(runtime, NULL);
     int rc = weft__driver_threads_start(&crew->driver_threads, runtime->real,
-                                        options->poller_threads, crew->count, &config);
+                                        options->poller_threads, crew->capacity, &config);
     if (rc < 0) {
         weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
                   "not all of %d driver threads can start: %s (check ulimit -n, -u and -v)",
