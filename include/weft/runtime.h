@@ -83,6 +83,17 @@ enum weft_poller_mode {
     WEFT_POLLER_THREADS, ///< OS threads that have the drivers, for all carriers
 };
 
+/// What is done, beside the report, about a task that holds its carrier (weft_options.stuck_ns): so
+/// long as it does, other tasks that may move, futures and migratable threads, run elsewhere.
+enum weft_remedy {
+    WEFT_REMEDY_DEFAULT = 0, ///< off
+    WEFT_REMEDY_OFF,
+    /// On other carriers, and if all are stuck on a spare one: an OS thread more, which sleeps until
+    /// then. A task that runs there sees weft_carrier_count() as its weft_carrier_id(). Implies
+    /// WEFT_STEAL_ON, and 20 ms for `stuck_ns` if that is not set.
+    WEFT_REMEDY_SPARE,
+};
+
 /// Settings of a runtime. Initialise with WEFT_OPTIONS_INIT or weft_options_init(). A field left at
 /// zero takes its environment variable, and without one its default. Bad values, in the struct or
 /// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
@@ -108,6 +119,7 @@ struct weft_options {
                                  ///< clusters, like "0-3;4-7"; default: what the machine has
     weft_time stuck_ns;          ///< WEFT_STUCK_MS: 0..3600000; report tasks that hold their
                                  ///< carrier for so long; 0: nobody watches
+    enum weft_remedy remedy;     ///< WEFT_STUCK_REMEDY: off, spare; what is done about them; off
     enum weft_steal steal; ///< WEFT_STEAL: off, on; idle carriers take tasks that may move; off
     enum weft_steal_scope steal_scope; ///< WEFT_STEAL_SCOPE: global, cluster; global
     enum weft_poller_mode poller;      ///< WEFT_POLLER: carrier, tasks, threads; carrier
@@ -126,9 +138,9 @@ struct weft_options {
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
         sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
-            WEFT_TOPOLOGY_AUTO, NULL, 0, WEFT_STEAL_DEFAULT, WEFT_STEAL_SCOPE_DEFAULT,             \
-            WEFT_POLLER_DEFAULT, 0, WEFT_POLICY_DEFAULT, (enum weft_log_level)0, NULL, NULL, NULL, \
-            NULL, NULL                                                                             \
+            WEFT_TOPOLOGY_AUTO, NULL, 0, WEFT_REMEDY_DEFAULT, WEFT_STEAL_DEFAULT,                  \
+            WEFT_STEAL_SCOPE_DEFAULT, WEFT_POLLER_DEFAULT, 0, WEFT_POLICY_DEFAULT,                 \
+            (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL                                   \
     }
 
 /// Fills `options` with "everything by default".

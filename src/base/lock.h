@@ -29,6 +29,14 @@ static inline void weft__lock_acquire(struct weft__lock *lock)
     }
 }
 
+/// False: somebody holds it.
+static inline bool weft__lock_try(struct weft__lock *lock)
+{
+    uint32_t free = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
 static inline void weft__lock_release(struct weft__lock *lock)
 {
     if (weft__unlikely(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2)) {

@@ -9,7 +9,8 @@
 // A thread that is ready and gets no CPU looks the same. So a task that computes is reported only when
 // its carrier has used that much CPU time; one that waits in a system call needs none.
 //
-// If carriers share (WEFT_STEAL), what a stuck one has on offer is taken by another that is sent there:
+// With a remedy (WEFT_STUCK_REMEDY), what may move is taken elsewhere as long as a carrier is stuck, every
+// millisecond (diag/rescue.c). Without one, if carriers share (WEFT_STEAL), what a stuck one has on offer is taken by another that is sent there:
 // its owner may have asked nobody, because the first task on offer is its own next work. And it is
 // marked, so that tasks which may move are woken elsewhere (sched/steal.c, H7).
 //
@@ -33,11 +34,14 @@
 #include "base/sys.h"
 #include "diag/backtrace.h"
 #include "diag/dump.h"
+#include "diag/rescue.h"
 #include "sched/park.h"
 #include "sched/steal.h"
 
 #define LOOKS_PER_THRESHOLD 4
 #define REMEMBERED 64
+#define NAMED 8 // of those who wait behind a stuck task
+#define RESCUE_NS (1 * WEFT_MS)
 
 /// What a carrier was doing at a glance.
 struct glance {
@@ -86,11 +90,44 @@ static bool is_same(const struct glance *a, const struct glance *b)
            a->relay_left == b->relay_left;
 }
 
-__attribute__((noinline, no_sanitize("thread"))) static uint64_t ready_behind(
-    struct weft__carrier *carrier)
+/// Those who are ready at a carrier and wait for its thread.
+struct behind {
+    const struct weft__carrier *carrier;
+    const struct weft__task *current;
+    uint64_t count;
+    char lines[NAMED][256]; // the first ones, described
+};
+
+/// Reads what others write, as a dump does. What the remedy helps is not counted: it is on its way.
+__attribute__((noinline, no_sanitize("thread"))) static void find_behind(struct weft__task *task,
+                                                                         void *arg)
 {
-    uint64_t offered = carrier->shares ? weft__carrier_offered(carrier) : 0;
-    return *(volatile size_t *)&carrier->local.count + offered;
+    struct behind *behind = arg;
+    bool helped = behind->carrier->annex != NULL && *(volatile bool *)&task->movable &&
+                  task->migratable;
+    if (task != behind->current && !helped &&
+        *(struct weft__carrier *const volatile *)&task->home == behind->carrier &&
+        (weft__word_peek(task) & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE) {
+        struct weft__task copy;
+        char *line = behind->count < NAMED ? behind->lines[behind->count] : NULL;
+        if (line == NULL ||
+            weft__describe_copy(task, &copy, line, sizeof behind->lines[0], weft__clock_ns())) {
+            behind->count++;
+        }
+    }
+}
+
+static void name_behind(struct weft__runtime *runtime, const struct behind *behind)
+{
+    uint64_t told = 0;
+    for (; told < NAMED && told < behind->count; told++) {
+        weft__log(&runtime->log, WEFT_LOG_WARN, "stuck", "  waits behind it: %s",
+                  behind->lines[told]);
+    }
+    if (told < behind->count) {
+        weft__log(&runtime->log, WEFT_LOG_WARN, "stuck", "  and %" PRIu64 " more",
+                  behind->count - told);
+    }
 }
 
 static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
@@ -115,7 +152,10 @@ static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
         return; // it has moved on meanwhile, and who knows what we have seen
     }
     *memory = copy.id;
+    struct behind behind = { .carrier = carrier, .current = glance->task };
+    weft__runtime_each_task(runtime, find_behind, &behind);
     weft__tally(&runtime->crew.stuck, 1);
+    weft__tally(&runtime->crew.held_up, behind.count);
     char doing[48] = "computing";
     if (trace.blocked) {
         (void)snprintf(doing, sizeof doing, "in system call %ld", trace.system_call);
@@ -123,11 +163,12 @@ static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
     weft__log(&runtime->log, WEFT_LOG_WARN, "stuck",
               "a task has held its carrier for %" PRIu64 " ms, %s, and %" PRIu64
               " ready ones wait behind it: %s",
-              held_ns / WEFT_MS, doing, ready_behind(carrier), line);
+              held_ns / WEFT_MS, doing, behind.count, line);
     for (int i = 0; i < trace.count; i++) {
         weft__trace_describe(trace.frames[i], line, sizeof line);
         weft__log(&runtime->log, WEFT_LOG_WARN, "stuck", "  #%d %s", i, line);
     }
+    name_behind(runtime, &behind);
 }
 
 static void take_over(struct weft__request *request, struct weft__carrier *helper)
@@ -173,14 +214,17 @@ static void send_help(struct weft__monitor *monitor, struct weft__carrier *victi
     }
 }
 
-static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
+/// Returns whether the remedy is at work.
+static bool look_at_all(struct weft__monitor *monitor, weft_time threshold)
 {
     struct weft__crew *crew = &monitor->runtime->crew;
     weft_time now = weft__clock_ns();
+    bool rescues = false;
     int count = weft__crew_started(crew);
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         struct mark *mark = &monitor->marks[i];
+        bool late = false;
         struct glance glance = look(carrier);
         struct weft__task *announced = atomic_load_explicit(&carrier->announced,
                                                             memory_order_relaxed);
@@ -194,10 +238,21 @@ static void look_at_all(struct weft__monitor *monitor, weft_time threshold)
             }
         } else if (now - mark->since >= threshold) {
             weft__tally_set(&carrier->stuck, 1);
-            send_help(monitor, carrier);
+            late = true;
+        }
+        if (carrier->annex == NULL) {
+            if (late) {
+                send_help(monitor, carrier);
+            }
+        } else if (weft__tally_get(&carrier->stuck) != 0) {
+            weft__rescue(monitor->runtime, carrier);
+            rescues = true;
+        }
+        if (late) {
             report(monitor, carrier, mark, now - mark->since);
         }
     }
+    return rescues;
 }
 
 static void *monitor_main(void *arg)
@@ -209,8 +264,9 @@ static void *monitor_main(void *arg)
     pause = pause > WEFT_MS / 4 ? pause : WEFT_MS / 4;
     (void)pthread_setname_np(pthread_self(), "weft-monitor");
     while (weft__lookout_sleep(&crew->lookout, crew->carriers, &crew->started)) {
-        look_at_all(monitor, threshold);
-        (void)weft__futex_wait(&crew->lookout.over, 0, weft__clock_ns() + pause);
+        bool rescues = look_at_all(monitor, threshold);
+        weft_time until = weft__clock_ns() + (rescues && pause > RESCUE_NS ? RESCUE_NS : pause);
+        (void)weft__futex_wait(&crew->lookout.over, 0, until);
     }
     return NULL;
 }

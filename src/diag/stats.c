@@ -30,6 +30,9 @@ const struct weft__stat weft__stats_table[] = {
             "Blocking calls that tasks announced by weft_block_begin()."),
     COUNTER(stuck, "tasks_stuck", RUNTIME,
             "Tasks that were reported because they held their carrier for too long."),
+    COUNTER(held_up, "tasks_held_up", RUNTIME,
+            "Threads that were ready behind those and could not be helped."),
+    COUNTER(rescued, "tasks_rescued", RUNTIME, "Tasks that were taken over from a stuck carrier."),
     COUNTER(steps, "steps", CARRIERS, "Turns of a carrier's loop."),
     COUNTER(timers, "timers_fired", CARRIERS, "Timers and deadlines that came due."),
     COUNTER(polls, "polls", CARRIERS, "Times that the driver was asked for events."),
@@ -183,6 +186,8 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
     if (carrier == WEFT_STATS_ALL) {
         stats->live = weft__crew_live(crew);
         stats->stuck = read_counter(&crew->stuck);
+        stats->held_up = read_counter(&crew->held_up);
+        stats->rescued = read_counter(&crew->rescued);
         weft__blocking_stats(crew->blocking, &stats->blocking);
         stats->blocking.size = sizeof stats->blocking;
     }

@@ -210,7 +210,7 @@ static int move(struct weft__conn *conn, struct weft__task *task, int number, we
 {
     struct weft__carrier *carrier = conn->carrier;
     struct weft__crew *crew = carrier->crew;
-    if (number < 0 || number >= weft__crew_started(crew)) {
+    if (!weft__crew_has(crew, number)) {
         return -EINVAL;
     }
     int rc = conn->inside > 1 ? -EBUSY : settle(conn, task, deadline);

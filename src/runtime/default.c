@@ -47,7 +47,7 @@ int weft_timer_init_on(struct weft_timer *timer, weft_runtime *there, int carrie
     if (rc < 0) {
         return rc;
     }
-    if (carrier < 0 || carrier >= weft__crew_started(crew)) {
+    if (!weft__crew_has(crew, carrier)) {
         return -EINVAL;
     }
     weft__user_timer_init(weft__user_timer_of(timer), &crew->carriers[carrier], fn, arg);

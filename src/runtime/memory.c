@@ -8,6 +8,7 @@
 #include "io/remote.h"
 #include "net/conn.h"
 #include "runtime/runtime.h"
+#include "sched/annex.h"
 #include "sched/guest.h"
 #include "sched/steal.h"
 
@@ -35,11 +36,31 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->control.node.kind = WEFT__NODE_REQUEST;
 }
 
-/// Under locality a carrier that is and stays alone has nobody to share with.
+/// What a remedy for stuck carriers needs: an annex for each, and the spare one.
+static int prepare_remedy(struct weft__crew *crew)
+{
+    size_t count = (size_t)crew->capacity;
+    if (crew->spare == NULL) {
+        return 0;
+    }
+    struct weft__annex *annexes = weft__alloc(crew->allocator, count * sizeof *annexes,
+                                              _Alignof(struct weft__annex));
+    if (annexes == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        weft__annex_init(&annexes[i], &crew->carriers[i]);
+        crew->carriers[i].annex = &annexes[i];
+    }
+    return 0;
+}
+
+/// Under locality a carrier that is and stays alone has nobody to share with, but for the spare one.
 static int share(struct weft__crew *crew, const struct weft_options *options)
 {
     bool freely = options->policy == WEFT_POLICY_STEALING;
-    if (!freely && (options->steal != WEFT_STEAL_ON || crew->capacity == 1)) {
+    bool shares = options->steal == WEFT_STEAL_ON && crew->capacity > 1;
+    if (!freely && !shares && crew->spare == NULL) {
         return 0;
     }
     crew->steals_globally = options->steal_scope == WEFT_STEAL_GLOBAL;
@@ -57,15 +78,18 @@ static int init_crew(struct weft__runtime *runtime)
     crew->delegate.ops = &weft__delegate_ops;
     crew->blocks.allocator = options->allocator;
     crew->root.open = true;
-    crew->capacity = options->carriers;
-    atomic_init(&crew->started, options->carriers);
+    bool spare = options->remedy == WEFT_REMEDY_SPARE;
+    crew->capacity = options->carriers + spare;
+    atomic_init(&crew->started, crew->capacity);
     atomic_init(&crew->active, options->carriers);
-    crew->carriers = weft__alloc(options->allocator, (size_t)crew->capacity * sizeof *crew->carriers,
+    crew->carriers = weft__alloc(options->allocator,
+                                 (size_t)crew->capacity * sizeof *crew->carriers,
                                  _Alignof(struct weft__carrier));
     if (crew->carriers == NULL) {
         return -ENOMEM;
     }
-    crew->clusters = weft__alloc(options->allocator, (size_t)crew->capacity * sizeof *crew->clusters,
+    crew->clusters = weft__alloc(options->allocator,
+                                 (size_t)crew->capacity * sizeof *crew->clusters,
                                  _Alignof(struct weft__cluster));
     if (crew->clusters == NULL) {
         return -ENOMEM;
@@ -73,8 +97,13 @@ static int init_crew(struct weft__runtime *runtime)
     for (int i = 0; i < crew->capacity; i++) {
         init_carrier(&crew->carriers[i], runtime, i);
     }
+    if (spare) {
+        crew->spare = &crew->carriers[options->carriers];
+        crew->spare->aside = true;
+    }
     weft__crew_seat(crew, NULL);
-    int rc = share(crew, options);
+    int rc = prepare_remedy(crew);
+    rc = rc == 0 ? share(crew, options) : rc;
     if (rc < 0) {
         return rc;
     }
@@ -125,6 +154,10 @@ static void free_carriers(struct weft__runtime *runtime)
     check_searches(crew);
     weft__topology_fini(&crew->topology);
     weft__steal_fini(crew);
+    if (crew->carriers != NULL && crew->carriers[0].annex != NULL) {
+        weft__free(allocator, crew->carriers[0].annex,
+                   (size_t)crew->capacity * sizeof(struct weft__annex));
+    }
     weft__free(allocator, crew->clusters, (size_t)crew->capacity * sizeof *crew->clusters);
     weft__free(allocator, crew->carriers, (size_t)crew->capacity * sizeof *crew->carriers);
 }

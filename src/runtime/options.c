@@ -13,6 +13,7 @@
 
 #define DEFAULT_CARRIERS 0 // asks for weft__cpus_usable()
 #define MOST_CARRIERS 1024
+#define REMEDY_STUCK_NS (20 * WEFT_MS) // a remedy needs somebody who watches
 
 /// How the value is stored in struct weft_options.
 enum storage { STORED_INT, STORED_U64, STORED_TEXT };
@@ -33,6 +34,7 @@ struct row {
 static const char *const io_choices[] = { "auto", "uring", "epoll", NULL };
 static const char *const topology_choices[] = { "auto", "off", "on", NULL };
 static const char *const switch_choices[] = { "", "off", "on", NULL };
+static const char *const remedy_choices[] = { "", "off", "spare", NULL };
 static const char *const scope_choices[] = { "", "global", "cluster", NULL };
 static const char *const poller_choices[] = { "", "carrier", "tasks", "threads", NULL };
 static const char *const log_choices[] = { "", "error", "warn", "info", "debug", NULL };
@@ -67,6 +69,7 @@ static const struct row rows[] = {
         false),
     ROW(cpus, "WEFT_CPUS", STORED_TEXT, 1, 0, 0, 0, NULL, false),
     ROW(stuck_ns, "WEFT_STUCK_MS", STORED_U64, WEFT_MS, 0, 3600000, 0, NULL, false),
+    ROW(remedy, "WEFT_STUCK_REMEDY", STORED_INT, 1, 1, 2, WEFT_REMEDY_OFF, remedy_choices, false),
     ROW(steal, "WEFT_STEAL", STORED_INT, 1, 1, 2, WEFT_STEAL_OFF, switch_choices, false),
     ROW(steal_scope, "WEFT_STEAL_SCOPE", STORED_INT, 1, 1, 2, WEFT_STEAL_GLOBAL, scope_choices,
         false),
@@ -327,6 +330,9 @@ int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
     }
     if (resolved->carriers == DEFAULT_CARRIERS) {
         resolved->carriers = weft__cpus_usable("");
+    }
+    if (resolved->remedy == WEFT_REMEDY_SPARE && resolved->stuck_ns == 0) {
+        resolved->stuck_ns = REMEDY_STUCK_NS;
     }
     log->level = resolved->log_level;
     return 0;

@@ -32,7 +32,7 @@ static int check(struct weft__crew *crew, int carrier, weft_fn body)
     if (rc < 0) {
         return rc;
     }
-    if (body == NULL || carrier < 0 || carrier >= weft__crew_started(crew)) {
+    if (body == NULL || !weft__crew_has(crew, carrier)) {
         return -EINVAL;
     }
     return crew->simulated ? -ENOTSUP : 0;
@@ -162,7 +162,7 @@ int weft_poller_fd(weft_poller *poller)
 
 weft_time weft_poller_next_deadline(const weft_poller *poller)
 {
-    weft_time next = is_inside(poller) ? weft__wheel_next(&poller->carrier->wheel) : 0;
+    weft_time next = is_inside(poller) ? weft__carrier_expiry(poller->carrier) : 0;
     return poller->parked && poller->due < next ? poller->due : next;
 }
 

@@ -79,14 +79,15 @@ static int take_seats(struct weft__runtime *runtime)
     if (seats == NULL) {
         return -ENOMEM;
     }
-    (void)weft__topology_seats(&crew->topology, seats, crew->capacity);
+    int most = crew->capacity - (crew->spare != NULL); // that one floats
+    (void)weft__topology_seats(&crew->topology, seats, most);
     weft__crew_seat(crew, seats);
     weft__free(allocator, seats, size);
-    int count = weft__crew_started(crew);
+    int count = weft__crew_active(crew);
     if (count > crew->topology.count) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "topology",
-                  "%d carriers for %d CPUs: %d have none of their own", count,
-                  crew->topology.count, count - crew->topology.count);
+                  "%d carriers for %d CPUs: %d have none of their own", count, crew->topology.count,
+                  count - crew->topology.count);
     }
     return 0;
 }
@@ -121,7 +122,7 @@ void weft__carrier_pin(struct weft__carrier *carrier)
 {
     struct weft__runtime *runtime = weft__runtime_of(carrier->crew);
     struct weft__cpu_set set = { 0 };
-    if (carrier->crew->topology.count == 0) {
+    if (carrier->crew->topology.count == 0 || carrier->aside) {
         return;
     }
     if (carrier->cpu >= 0) {
@@ -143,7 +144,7 @@ void weft__carrier_pin(struct weft__carrier *carrier)
 int weft_carrier_info(const weft_runtime *runtime, int number, struct weft_carrier_info *info)
 {
     const struct weft__crew *crew = &runtime->crew;
-    if (info->size != sizeof *info || number < 0 || number >= weft__crew_started(crew)) {
+    if (info->size != sizeof *info || !weft__crew_has(crew, number)) {
         return -EINVAL;
     }
     const struct weft__carrier *carrier = &crew->carriers[number];

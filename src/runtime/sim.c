@@ -348,6 +348,7 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
     }
     own.carriers = sim->options.carriers != 0 ? sim->options.carriers : DEFAULT_CARRIERS;
     own.log = sim->options.log;
+    own.remedy = WEFT_REMEDY_OFF; // nobody watches, and nothing is stuck in virtual time
     own.log_ctx = sim->options.log_ctx;
     sim->options.grace_ns = sim->options.grace_ns != 0 ? sim->options.grace_ns : DEFAULT_GRACE;
     int rc = check_options(&sim->options);

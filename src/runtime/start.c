@@ -12,6 +12,7 @@
 #include "io/remote.h"
 #include "runtime/options.h"
 #include "runtime/runtime.h"
+#include "sched/annex.h"
 #include "sched/cpus.h"
 #include "runtime/schedulers.h"
 #include "sched/park.h"
@@ -59,13 +60,17 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
 {
     struct weft__driver_config config = driver_config(runtime, carrier);
     char name[THREAD_NAME_BYTES];
-    (void)snprintf(name, sizeof name, "carrier-%d", carrier->number);
+    (void)snprintf(name, sizeof name, carrier->aside ? "carrier-spare" : "carrier-%d",
+                   carrier->number);
     (void)pthread_setname_np(pthread_self(), name);
     weft__carrier_pin(carrier); // before it touches memory: that is then near
     carrier->tid = weft__sys_gettid();
     block_sigpipe();
     (void)weft__sys_sharpen_timers(); // where that is forbidden, timers are a little later
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
+    if (carrier->annex != NULL) {
+        weft__wheel_init(&carrier->annex->wheel, weft__clock_ns());
+    }
     int rc = weft__overflow_thread_init();
     if (rc == 0) {
         rc = carrier->driver->open(&carrier->driver_state, &config);

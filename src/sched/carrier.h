@@ -19,6 +19,7 @@
 #include "task/stack.h"
 #include "task/task.h"
 
+struct weft__annex;
 struct weft__chunk;
 struct weft__poller;
 struct weft__crew;
@@ -95,6 +96,7 @@ struct weft__carrier {
     bool shares;      // puts tasks that may move on offer; fixed
     bool freely;      // under the work-stealing policy; fixed
     bool offering;    // there may be something in `offer` and `spill`; always true for `freely`
+    bool aside;       // the spare one: runs what it is given, and looks for nothing; fixed
     bool offers_turn; // or else that of `local`
     int sent_to;      // number + 1 of the carrier to rob; 0: none
     struct weft__worker worker;
@@ -109,6 +111,7 @@ struct weft__carrier {
     const struct weft__driver *driver;
     void *driver_state;
     struct weft__sim_clock *sim; // NULL: the real clock
+    struct weft__annex *annex;   // NULL: nothing is done about it when it is stuck (annex.h)
     pthread_t thread;
     int tid;                // the kernel's number of that
     _Atomic uint64_t stuck; // 1: a task blocks it, or says so; cleared when the loop has its turn
@@ -130,6 +133,16 @@ static inline void weft__carrier_polled(struct weft__carrier *carrier, int event
 {
     weft__tally(&carrier->counts.polls, 1);
     weft__tally(&carrier->counts.events, (uint64_t)events);
+}
+
+/// annex.c: the earlier of `next` and the first expiry there.
+weft_time weft__annex_expiry(struct weft__annex *annex, weft_time next);
+
+/// When the carrier has to be awake: for the first of its timers.
+static inline weft_time weft__carrier_expiry(struct weft__carrier *carrier)
+{
+    weft_time next = weft__wheel_next(&carrier->wheel);
+    return weft__likely(carrier->annex == NULL) ? next : weft__annex_expiry(carrier->annex, next);
 }
 
 // current.c

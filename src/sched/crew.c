@@ -19,10 +19,13 @@ void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats)
     crew->cluster_count = 0;
     for (int i = 0; i < crew->capacity; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
-        const struct weft__seat *seat = seats != NULL ? &seats[i] : &anywhere;
+        const struct weft__seat *seat = seats != NULL && !carrier->aside ? &seats[i] : &anywhere;
         carrier->cluster = seat->cluster;
         carrier->cpu = seat->cpu;
         carrier->node = seat->node;
+        if (carrier->aside) {
+            continue; // nobody may look for it there
+        }
         struct weft__cluster *cluster = &crew->clusters[seat->cluster];
         if (seat->cluster == crew->cluster_count) {
             *cluster = (struct weft__cluster){ .first = i };
@@ -126,11 +129,31 @@ static void inject(struct weft__task *task)
     weft__crew_leave(crew);
 }
 
+/// On the spare carrier: back to the others, unless they are all stuck.
+static void ready_beside(struct weft__carrier *spare, struct weft__task *task)
+{
+    const struct weft__crew *crew = spare->crew;
+    int count = weft__crew_active(crew);
+    bool all = true;
+    for (int i = 0; i < count && all; i++) {
+        all = weft__tally_get(&crew->carriers[i].stuck) != 0;
+    }
+    if (all && weft__spare_takes(task)) {
+        weft__task_rehome(task, spare);
+        weft__share(spare, task);
+    } else {
+        task->home = task->origin; // who looks for work looks there
+        inject(task);
+    }
+}
+
 static void stealing_continue(struct weft_scheduler *policy, struct weft__task *task)
 {
     struct weft__carrier *self = weft__carrier_self();
     if (!weft__task_may_move(task)) {
         locality_ready(policy, task);
+    } else if (self != NULL && self->crew == task->crew && weft__unlikely(self->aside)) {
+        ready_beside(self, task);
     } else if (self != NULL && self->crew == task->crew) {
         weft__free_ready(self, task);
     } else {

@@ -27,6 +27,7 @@ struct weft__crew {
     // Fixed once the carriers run.
     struct weft__carrier *carriers; // room for `capacity`
     int capacity;
+    struct weft__carrier *spare; // one more that is not active, for when others are stuck; or NULL
     struct weft__cluster *clusters; // room for `capacity`; without a topology one has all carriers
     int cluster_count;
     struct weft__topology topology; // no CPUs: all carriers float
@@ -59,7 +60,9 @@ struct weft__crew {
     _Atomic uint64_t foreign_ended;
     _Atomic uint64_t foreign_ids;
     struct weft__foreign_counts foreign_counts;
-    _Atomic uint64_t stuck; // tasks that the monitor reported
+    _Atomic uint64_t stuck;   // tasks that the monitor reported
+    _Atomic uint64_t held_up; // threads that waited behind them and could not be helped
+    _Atomic uint64_t rescued; // tasks that were taken over from stuck carriers
 
     struct weft__lookout lookout; // of the monitor
 
@@ -87,6 +90,12 @@ static inline int weft__crew_started(const struct weft__crew *crew)
 static inline int weft__crew_active(const struct weft__crew *crew)
 {
     return atomic_load_explicit(&crew->active, memory_order_relaxed);
+}
+
+/// Whether the program may name the carrier of that number: it runs, and is not the spare one.
+static inline bool weft__crew_has(const struct weft__crew *crew, int number)
+{
+    return number >= 0 && number < weft__crew_started(crew) && !crew->carriers[number].aside;
 }
 
 /// Puts carriers where `seats` says, one for each of the capacity; NULL: they all float, in one cluster.

@@ -5,9 +5,11 @@
 
 #include "base/assert.h"
 #include "base/sys.h"
+#include "sched/annex.h"
 #include "sched/crew.h"
 #include "sched/guest.h"
 #include "sched/relay.h"
+#include "sched/steal.h"
 
 weft_time weft__host_now(struct weft__task *task)
 {
@@ -38,12 +40,31 @@ void weft__host_timer_set(struct weft__task *task, struct weft__timer *timer, we
     weft__visit_end(task);
 }
 
+/// With a remedy: the deadline of a task that may move goes into an annex. True: it stands.
+static bool arm_beside(struct weft__task *task, weft_time deadline)
+{
+    struct weft__annex *annex = task->home->annex;
+    if (weft__annex_deadline_stands(task, deadline)) {
+        return true;
+    }
+    if (weft__timer_armed(&task->deadline) || !weft__task_may_move(task)) {
+        return false; // it is bound anyway
+    }
+    task->timed_at = annex;
+    weft__annex_arm(annex, &task->deadline, deadline);
+    return true;
+}
+
 /// Deadlines are armed lazily: a timer that is early enough stays where it is, because it only
 /// wakes, and the waiter looks at the clock and asks again. So a connection that moves its deadline
 /// with every request touches the wheel once per timeout, not once per request.
 void weft__host_arm(struct weft__task *task, weft_time deadline)
 {
     struct weft__timer *timer = &task->deadline;
+    if (weft__unlikely(task->home->annex != NULL) && deadline != WEFT_FOREVER &&
+        arm_beside(task, deadline)) {
+        return;
+    }
     if (deadline != WEFT_FOREVER && (!weft__timer_armed(timer) || timer->when > deadline)) {
         task->timed = true;
         set_timer(task, timer, deadline);
@@ -125,7 +146,9 @@ void weft__deadline_fired(struct weft__timer *timer)
 
 void weft__host_disarm(struct weft__task *task)
 {
-    if (weft__timer_armed(&task->deadline)) {
+    if (weft__unlikely(task->home->annex != NULL) && task->timed_at != NULL) {
+        (void)weft__annex_disarm(task->timed_at, &task->deadline);
+    } else if (weft__timer_armed(&task->deadline)) {
         set_timer(task, &task->deadline, WEFT_FOREVER);
     }
     if (weft__unlikely(task->own != NULL)) {

@@ -59,13 +59,13 @@ void weft__put(struct weft__carrier *target, struct weft__node *node, struct wef
 
 bool weft__sleep_begin(struct weft__carrier *carrier)
 {
-    if (weft__unlikely(carrier->shares)) {
+    bool searches = weft__unlikely(carrier->shares) && !carrier->aside;
+    if (searches) {
         weft__search_idle(carrier);
     }
     atomic_store_explicit(&carrier->state, WEFT__CARRIER_PARKED, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
-    if (weft__inbox_empty(&carrier->inbox) &&
-        !(weft__unlikely(carrier->shares) && weft__search_wanted(carrier))) {
+    if (weft__inbox_empty(&carrier->inbox) && !(searches && weft__search_wanted(carrier))) {
         weft__tally(&carrier->counts.sleeps, 1);
         weft__tally_set(&carrier->counts.ready, 0);
         return true;
@@ -76,7 +76,7 @@ bool weft__sleep_begin(struct weft__carrier *carrier)
 
 void weft__sleep_end(struct weft__carrier *carrier)
 {
-    if (weft__unlikely(carrier->shares)) {
+    if (weft__unlikely(carrier->shares) && !carrier->aside) {
         weft__search_awake(carrier);
         return;
     }
@@ -86,8 +86,7 @@ void weft__sleep_end(struct weft__carrier *carrier)
 void weft__sleep(struct weft__carrier *carrier)
 {
     if (weft__sleep_begin(carrier)) {
-        int events = carrier->driver->wait(carrier->driver_state,
-                                           weft__wheel_next(&carrier->wheel));
+        int events = carrier->driver->wait(carrier->driver_state, weft__carrier_expiry(carrier));
         weft__sleep_end(carrier);
         weft__carrier_polled(carrier, events);
     }

@@ -51,6 +51,10 @@ void weft__free_ready(struct weft__carrier *carrier, struct weft__task *task)
 {
     struct weft__node *evicted = carrier->worker.lifo;
     task->home = carrier;
+    if (weft__unlikely(carrier->annex != NULL)) {
+        append(carrier, &task->node); // nobody could take it out of the slot if we get stuck
+        return;
+    }
     carrier->worker.lifo = &task->node;
     if (evicted != NULL) {
         append(carrier, evicted);

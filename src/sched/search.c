@@ -231,6 +231,9 @@ static void recruit(struct weft__crew *crew, struct weft__help *help, int first,
 void weft__search_ask(struct weft__carrier *victim, struct weft__carrier *self)
 {
     struct weft__help *help = help_of(victim);
+    if (weft__unlikely(victim->aside)) {
+        return; // the monitor sees to that one
+    }
     atomic_thread_fence(memory_order_seq_cst); // S1: pushed; now look
     if (!has(&help->wanted, victim->number) && insert(&help->wanted, victim->number)) {
         recruit(victim->crew, help, victim->number, self);

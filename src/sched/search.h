@@ -8,8 +8,8 @@
 
 struct weft__carrier;
 
-/// One bit per carrier, by its number.
-#define WEFT__SET_WORDS 16
+/// One bit per carrier, by its number: 1024 of them, and the spare one's, which is never set.
+#define WEFT__SET_WORDS 17
 #define WEFT__MOST_CARRIERS (64 * WEFT__SET_WORDS)
 struct weft__set {
     _Atomic uint64_t words[WEFT__SET_WORDS];

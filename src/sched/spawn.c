@@ -34,9 +34,16 @@ static int check_attr(const struct weft__crew *crew, const struct weft_attr *att
     case WEFT_PLACE_CURRENT:
     case WEFT_PLACE_LIGHTER:
     case WEFT_PLACE_SPREAD: return 0;
-    case WEFT_PLACE_CARRIER: return attr->carrier >= 0 && attr->carrier < weft__crew_started(crew) ? 0 : -EINVAL;
+    case WEFT_PLACE_CARRIER: return weft__crew_has(crew, attr->carrier) ? 0 : -EINVAL;
     }
     return -EINVAL;
+}
+
+/// What is spawned on the spare carrier belongs where the running task comes from.
+static struct weft__carrier *home_beside(struct weft__carrier *spare)
+{
+    const struct weft__task *parent = spare->current;
+    return parent != NULL ? parent->origin : &spare->crew->carriers[0];
 }
 
 static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__carrier *self,
@@ -46,7 +53,7 @@ static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__c
         return &crew->carriers[attr->carrier];
     }
     if (attr->place == WEFT_PLACE_CURRENT && self != NULL) {
-        return self;
+        return weft__unlikely(self->aside) ? home_beside(self) : self;
     }
     if (attr->place == WEFT_PLACE_LIGHTER) {
         return weft__place_lighter(crew, self);
@@ -124,6 +131,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->migratable = attr->migratable || spawn->is_future;
     task->roams = task->migratable;
     task->deadline = (struct weft__timer){ .fire = weft__deadline_fired };
+    task->timed_at = NULL;
     task->id = next_id(crew, self);
     task->fn = spawn->fn;
     task->arg = spawn->arg;

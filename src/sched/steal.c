@@ -13,7 +13,8 @@
 //       for when there are two, or when a step ends and leaves one behind.
 //   H6  A task on a scheduler of the program's has a home that serves it (guest.h): that stays.
 //   H7  Who wakes a task that may move, and finds its home stuck, sends it elsewhere, under the rules of
-//       H2. Whether a carrier is stuck is a guess: both answers are right.
+//       H2. Whether a carrier is stuck is a guess: both answers are right. If all are, there may be a
+//       spare one, which takes only what can come back.
 //   H8  What the ring of `offer` has no room for waits in `spill`, a list under a lock. It is younger than
 //       all in the ring: the owner fills the ring from it when that is empty, and thieves look into it
 //       when they find the ring empty. So whoever has more than a ringful can still be helped while he
@@ -40,9 +41,17 @@ void weft__task_return(struct weft__task *task)
     }
 }
 
+void weft__task_rehome(struct weft__task *task, struct weft__carrier *carrier)
+{
+    task->home = carrier; // H1
+    if (!task->started && !carrier->aside) {
+        task->origin = carrier; // H2
+    }
+}
+
 void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
 {
-    const struct weft__crew *crew = task->crew;
+    struct weft__crew *crew = task->crew;
     struct weft__carrier *stuck = task->home;
     if (!weft__task_may_move(task)) {
         return;
@@ -54,10 +63,15 @@ void weft__task_evade(struct weft__task *task, struct weft__carrier *self)
         struct weft__carrier *carrier = &crew->carriers[(first + i) % count];
         bool near = crew->steals_globally || carrier->cluster == stuck->cluster;
         if (near && weft__tally_get(&carrier->stuck) == 0) {
-            task->home = carrier; // as if that had stolen it
-            task->origin = task->started ? task->origin : carrier;
+            weft__task_rehome(task, carrier); // as if that had stolen it
+            weft__tally_shared(&crew->rescued);
             return;
         }
+    }
+    struct weft__carrier *spare = crew->spare;
+    if (spare != NULL && weft__spare_takes(task) && weft__tally_get(&spare->stuck) == 0) {
+        weft__task_rehome(task, spare);
+        weft__tally_shared(&crew->rescued);
     }
 }
 
@@ -150,6 +164,9 @@ struct weft__node *weft__next_shared(struct weft__carrier *carrier)
 
 struct weft__task *weft__relay_next_offered(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->annex != NULL)) {
+        return NULL; // it is the loop's, whatever it is: nobody else gets at what is in `local`
+    }
     struct weft__node *node = carrier->relay_left > 0 ? pick(carrier) : NULL;
     if (node == NULL) {
         return NULL;
@@ -176,10 +193,7 @@ static void receive(struct weft__carrier *carrier, struct weft__fifo *loot,
 {
     for (struct weft__node *node; (node = weft__fifo_pop(loot)) != NULL;) {
         struct weft__task *task = weft__container_of(node, struct weft__task, node);
-        task->home = carrier; // H1
-        if (!task->started) {
-            task->origin = carrier; // H2
-        }
+        weft__task_rehome(task, carrier);
         if (weft__traced() && from != NULL) {
             weft__trace_steal(task, from->victim, carrier, from->depth, from->directed);
         }
@@ -350,8 +364,8 @@ int weft__steal_init(struct weft__crew *crew, bool freely)
     for (int i = 0; i < crew->capacity; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->shares = true;
-        carrier->freely = freely;
-        carrier->offering = freely;
+        carrier->freely = freely && !carrier->aside; // that one takes nothing on its own account
+        carrier->offering = carrier->freely;
         carrier->worker.interval = FIRST_INTERVAL;
         carrier->worker.average_ns = WEFT_MS / FIRST_INTERVAL;
         carrier->random.state = (uint64_t)i;

@@ -2,6 +2,7 @@
 #ifndef WEFT_SCHED_STEAL_H
 #define WEFT_SCHED_STEAL_H
 
+#include "sched/annex.h"
 #include "sched/carrier.h"
 #include "sched/policy_stealing.h"
 #include "sched/search.h"
@@ -12,6 +13,12 @@ struct weft__crew;
 static inline bool weft__task_may_move(const struct weft__task *task)
 {
     return task->movable && task->own == NULL && weft__task_unbound(task);
+}
+
+/// Whether the spare carrier may have it: that never starts a pinned thread.
+static inline bool weft__spare_takes(const struct weft__task *task)
+{
+    return task->migratable && weft__task_may_move(task);
 }
 
 /// Whether a carrier that shares has anything on offer, or for the taking.
@@ -30,6 +37,9 @@ void weft__share(struct weft__carrier *carrier, struct weft__task *task);
 /// Sends a task that is about to be queued back to where it belongs, if it is free to go. The caller
 /// has it to himself.
 void weft__task_return(struct weft__task *task);
+
+/// Makes `carrier` the home of a task that was taken from another, under the rules of H2.
+void weft__task_rehome(struct weft__task *task, struct weft__carrier *carrier);
 
 /// Sends a task whose home is stuck to a carrier that is not, if it may move. `self` is the calling
 /// carrier, of whatever crew, or NULL. The caller has the task to himself.

@@ -1,6 +1,7 @@
 // step.c - a carrier is a step function: inbox, tasks for one quantum, timers, flush, poll.
 #include "base/relax.h"
 #include "base/sys.h"
+#include "sched/annex.h"
 #include "sched/guest.h"
 #include "sched/park.h"
 #include "sched/poller.h"
@@ -27,7 +28,9 @@ weft_time weft__carrier_now(struct weft__carrier *carrier)
 void weft__carrier_open_inbox(struct weft__carrier *carrier)
 {
     weft__tally_set(&carrier->counts.placed_seen, weft__tally_get(&carrier->placed));
-    struct weft__node *node = weft__inbox_take(&carrier->inbox);
+    struct weft__node *node = weft__likely(carrier->annex == NULL)
+                                  ? weft__inbox_take(&carrier->inbox)
+                                  : weft__annex_take_inbox(carrier->annex);
     uint64_t taken = 0;
     for (; node != NULL; taken++) {
         struct weft__node *next = node->next;
@@ -83,6 +86,7 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
     if (ready &&
         weft__likely(weft__task_is_at(task, carrier) && !(carrier->shares && task->movable))) {
         weft__fifo_push(&carrier->local, &task->node);
+        carrier->offers_turn = false; // who yields lets those on offer go first
     } else if (ready && carrier->freely && weft__task_is_at(task, carrier)) {
         weft__free_yielded(carrier, task);
     } else if (ready) {
@@ -159,6 +163,10 @@ static void run_tasks(struct weft__carrier *carrier)
 
 static void fire_timers(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->annex != NULL)) {
+        int fired = weft__annex_fire(carrier->annex, weft__carrier_now(carrier));
+        weft__tally(&carrier->counts.timers, (uint64_t)fired);
+    }
     if (carrier->wheel.armed == 0) {
         return;
     }
@@ -199,6 +207,9 @@ bool weft__carrier_has_work(struct weft__carrier *carrier)
 /// looks for something to do. True: there is work.
 static bool share_or_steal(struct weft__carrier *carrier, bool busy)
 {
+    if (weft__unlikely(carrier->aside)) {
+        return busy;
+    }
     if (weft__carrier_offered(carrier) > 0) {
         weft__search_ask(carrier, carrier);
     }
@@ -232,14 +243,15 @@ static bool spin(struct weft__carrier *carrier)
 {
     weft_time start = weft__carrier_now(carrier);
     weft_time until = start + carrier->spin_ns;
-    weft_time next = weft__wheel_next(&carrier->wheel);
+    weft_time next = weft__carrier_expiry(carrier);
     weft_time now;
     bool found = false;
     weft__tally_set(&carrier->counts.ready, 0);
     do {
         for (int i = 0; i < 32 && !found; i++) {
             found = !weft__inbox_empty(&carrier->inbox) ||
-                    (weft__unlikely(carrier->shares) && weft__search_wanted(carrier));
+                    (weft__unlikely(carrier->shares) && !carrier->aside &&
+                     weft__search_wanted(carrier));
             weft__cpu_relax();
         }
         int events = found ? 0 : carrier->driver->poll(carrier->driver_state);
@@ -268,7 +280,7 @@ static void settle(struct weft__carrier *carrier)
     weft__carrier_hurry(carrier);
     while (carrier->lingering > 0 && weft__carrier_now(carrier) < limit) {
         if (!weft__step(carrier)) {
-            weft_time next = weft__wheel_next(&carrier->wheel);
+            weft_time next = weft__carrier_expiry(carrier);
             carrier->driver->wait(carrier->driver_state, next < limit ? next : limit);
         }
     }

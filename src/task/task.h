@@ -24,6 +24,7 @@
 #include "task/context.h"
 #include "task/cxx.h"
 
+struct weft__annex;
 struct weft__carrier;
 struct weft__crew;
 struct weft__hold;
@@ -110,6 +111,8 @@ struct weft__task {
     struct weft_scheduler *own;  // of the program's; NULL: the built-in one
     struct weft__timer deadline; // one per task, re-armed lazily: it may fire for nothing
 
+    struct weft__annex
+        *timed_at;           // of the deadline: where it was armed last; NULL: in home's own wheel
     struct weft__hold *hold; // innermost: descriptors that a call of several ops keeps, io/hold.h
     void *attachment;        // that scheduler's word
     const void *kept_on;     // OS thread it may not leave; NULL: none yet

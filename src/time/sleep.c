@@ -3,11 +3,15 @@
 // The timer's function runs on its carrier while the sleep may be polled elsewhere (a future moves,
 // a foreign loop polls). They meet under a lock; releasing it is the timer's last touch, so a poller
 // that saw `fired` under the lock may free the storage.
+//
+// On a carrier with an annex (sched/annex.h) the timer is there: anyone may take it out, and who does, or
+// whoever fires it, ends the sleep.
 #include <errno.h>
 
 #include <weft/future.h>
 
 #include "base/lock.h"
+#include "sched/annex.h"
 #include "time/timer.h"
 
 enum phase { FRESH, ARMED, READY };
@@ -16,6 +20,7 @@ struct sleep {
     struct weft_future future; // its result is set when READY
     struct weft__user_timer timer;
     weft_time when;
+    struct weft__annex *annex; // where the timer is; NULL: in its carrier's own wheel
     struct weft__lock lock;
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
@@ -45,6 +50,21 @@ static void timer_fired(void *arg)
     weft_waker_wake(&waker);
 }
 
+static void end(struct sleep *sleep)
+{
+    weft__lock_acquire(&sleep->lock);
+    weft_waker waker = sleep->waker;
+    sleep->fired = true;
+    weft__lock_release(&sleep->lock);
+    weft_waker_wake(&waker);
+}
+
+/// Out of the annex, on whatever thread.
+static void annex_fired(struct weft__timer *timer)
+{
+    end(weft__container_of(timer, struct sleep, timer.timer));
+}
+
 static enum weft_poll ready(struct sleep *sleep, int error)
 {
     sleep->future.result = sleep->cancelled ? -ECANCELED : error;
@@ -66,6 +86,12 @@ static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
     sleep->phase = ARMED;
     weft_waker_clone(&sleep->waker, waker);
     weft__user_timer_init(&sleep->timer, carrier, timer_fired, sleep);
+    if (weft__unlikely(carrier->annex != NULL) && carrier == self) {
+        sleep->annex = carrier->annex;
+        sleep->timer.timer.fire = annex_fired;
+        weft__annex_arm(sleep->annex, &sleep->timer.timer, sleep->when);
+        return WEFT_PENDING;
+    }
     weft__user_timer_set(&sleep->timer, sleep->when, self);
     return WEFT_PENDING;
 }
@@ -136,7 +162,11 @@ void weft_sleep_cancel(struct weft_sleep *public_sleep)
         return;
     }
     sleep->cancelled = true;
-    if (sleep->phase == ARMED) {
+    if (sleep->phase == ARMED && sleep->annex != NULL) {
+        if (weft__annex_disarm(sleep->annex, &sleep->timer.timer)) {
+            end(sleep);
+        }
+    } else if (sleep->phase == ARMED) {
         struct weft__carrier *self = weft__carrier_self();
         if (self == sleep->timer.carrier) {
             end_here(sleep);

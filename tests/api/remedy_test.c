@@ -1,0 +1,429 @@
+// While tasks hold all carriers, what may move runs elsewhere; pinned threads wait and are named.
+//
+// Tasks that hold a carrier are in a plain read(2) that only those who are to be helped will end: without
+// the remedy both would wait for ever. One test measures, and shows what happens without it.
+#include "support/test.h"
+
+#include "support/gather.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST_CARRIERS = 2, CHILDREN = 12 }; // more than the tiny build has places on offer
+
+static struct gathered logged;
+static int ends[2];           // a pipe: the log hook writes when something was reported
+static bool waits_for_report; // those who hold a carrier read from it as well
+
+static void hear(void *ctx, enum weft_log_level level, const char *module, const char *message)
+{
+    gather_log(ctx, level, module, message);
+    if (strstr(message, "a task has held") != NULL && waits_for_report) {
+        CHECK_EQ(write(ends[1], "xx", 2), 2);
+    }
+}
+
+struct shape {
+    int carriers;
+    enum weft_policy policy;
+};
+
+static const struct shape shapes[] = {
+    { 1, WEFT_POLICY_LOCALITY },
+    { 2, WEFT_POLICY_LOCALITY },
+    { 1, WEFT_POLICY_STEALING },
+    { 2, WEFT_POLICY_STEALING },
+};
+
+static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    unsetenv("WEFT_STUCK_MS");
+    unsetenv("WEFT_STUCK_REMEDY");
+    options.carriers = shape->carriers;
+    options.policy = shape->policy;
+    options.remedy = remedy;
+    options.stuck_ns = 5 * WEFT_MS;
+    options.log = hear;
+    options.log_ctx = &logged;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    return runtime;
+}
+
+static struct weft_stats stats_of(weft_runtime *runtime)
+{
+    struct weft_stats stats = { .size = sizeof stats };
+    CHECK_OK(weft_stats_get(runtime, WEFT_STATS_ALL, &stats));
+    return stats;
+}
+
+/// Holds a carrier until its children have all written to it.
+struct holder {
+    weft_fn child;
+    int pipe[2];
+    int from[2];         // what children read from, for those that do
+    _Atomic int started; // children that have
+    struct weft_semaphore gate;
+    sem_t blocked; // it is about to block
+    bool wait_for_start;
+};
+
+static struct holder holders[MOST_CARRIERS];
+
+static void tell(struct holder *holder)
+{
+    CHECK_EQ(write(holder->pipe[1], "x", 1), 1);
+}
+
+static int holds(void *arg)
+{
+    struct holder *holder = arg;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *tasks[CHILDREN];
+    char data;
+    attr.migratable = true;
+    for (int i = 0; i < CHILDREN; i++) {
+        CHECK_OK(weft_spawn(&tasks[i], holder->child, holder, &attr));
+    }
+    while (holder->wait_for_start && atomic_load(&holder->started) < CHILDREN) {
+        CHECK_OK(weft_yield());
+    }
+    CHECK_EQ(sem_post(&holder->blocked), 0);
+    for (int i = 0; i < CHILDREN; i++) {
+        CHECK_EQ(read(holder->pipe[0], &data, 1), 1); // plain read(2), on purpose
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
+    }
+    return 0;
+}
+
+/// Holds all carriers while the children of each do what they do; `help` is called when all are about to
+/// block.
+static void hold_all(const struct shape *shape, weft_fn child, bool wait_for_start,
+                     void (*help)(struct holder *holder))
+{
+    weft_runtime *runtime = make(shape, WEFT_REMEDY_SPARE);
+    weft_task *tasks[MOST_CARRIERS];
+    for (int i = 0; i < shape->carriers; i++) {
+        struct holder *holder = &holders[i];
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        *holder = (struct holder){ .child = child, .wait_for_start = wait_for_start };
+        CHECK_EQ(pipe(holder->pipe), 0);
+        CHECK_EQ(pipe(holder->from), 0);
+        CHECK_OK(weft_semaphore_init(&holder->gate, 0));
+        CHECK_EQ(sem_init(&holder->blocked, 0, 0), 0);
+        attr.place = WEFT_PLACE_CARRIER;
+        attr.carrier = i;
+        CHECK_OK(weft_runtime_spawn(&tasks[i], runtime, holds, holder, &attr));
+    }
+    for (int i = 0; i < shape->carriers; i++) {
+        CHECK_EQ(sem_wait(&holders[i].blocked), 0);
+    }
+    for (int i = 0; i < shape->carriers && help != NULL; i++) {
+        help(&holders[i]);
+    }
+    for (int i = 0; i < shape->carriers; i++) {
+        CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
+        for (int end = 0; end < 2; end++) {
+            close(holders[i].pipe[end]);
+            close(holders[i].from[end]);
+        }
+    }
+    CHECK(stats_of(runtime).rescued > 0);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+static void hold_all_shapes(weft_fn child, bool wait_for_start, void (*help)(struct holder *))
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        hold_all(&shapes[i], child, wait_for_start, help);
+    }
+}
+
+static int computes(void *arg)
+{
+    tell(arg);
+    return 0;
+}
+
+TEST_DRIVERS(ready_threads_run_elsewhere)
+{
+    hold_all_shapes(computes, false, NULL);
+}
+
+static int yields(void *arg)
+{
+    struct holder *holder = arg;
+    atomic_fetch_add(&holder->started, 1);
+    for (int i = 0; i < 200; i++) {
+        CHECK_OK(weft_yield());
+    }
+    tell(holder);
+    return 0;
+}
+
+TEST_DRIVERS(threads_that_yield_run_elsewhere)
+{
+    hold_all_shapes(yields, true, NULL);
+}
+
+static int sleeps(void *arg)
+{
+    struct holder *holder = arg;
+    atomic_fetch_add(&holder->started, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(weft_sleep(10 * WEFT_MS));
+    }
+    tell(holder);
+    return 0;
+}
+
+TEST_DRIVERS(timers_fire_while_their_carrier_is_stuck)
+{
+    hold_all_shapes(sleeps, true, NULL);
+}
+
+static int waits_at_gate(void *arg)
+{
+    struct holder *holder = arg;
+    atomic_fetch_add(&holder->started, 1);
+    CHECK_OK(weft_semaphore_acquire(&holder->gate, 1, weft_after(60 * WEFT_S)));
+    CHECK_EQ(weft_semaphore_acquire(&holder->gate, 1, weft_after(WEFT_MS)), -ETIMEDOUT);
+    tell(holder);
+    return 0;
+}
+
+static void open_gate(struct holder *holder)
+{
+    CHECK_OK(weft_semaphore_release(&holder->gate, CHILDREN));
+}
+
+TEST_DRIVERS(what_is_woken_from_outside_runs_elsewhere)
+{
+    hold_all_shapes(waits_at_gate, true, open_gate);
+}
+
+// Futures.
+
+struct nap {
+    struct weft_future future;
+    struct weft_sleep sleep;
+    struct holder *holder;
+    int left;
+};
+
+static enum weft_poll poll_nap(struct weft_future *future, weft_waker *waker)
+{
+    struct nap *nap = (struct nap *)(void *)future;
+    while (nap->left > 0) {
+        if (weft_sleep_poll(&nap->sleep, waker) == WEFT_PENDING) {
+            return WEFT_PENDING;
+        }
+        weft_sleep_init(&nap->sleep, weft_after(5 * WEFT_MS));
+        nap->left--;
+    }
+    tell(nap->holder);
+    return WEFT_READY;
+}
+
+static void cancel_nap(struct weft_future *future)
+{
+    weft_sleep_cancel(&((struct nap *)(void *)future)->sleep);
+}
+
+/// Not a child by itself: it starts one that is a future, and is over when that is.
+static int naps(void *arg)
+{
+    struct holder *holder = arg;
+    struct nap nap = { .holder = holder, .left = 3 };
+    weft_task *task;
+    weft_future_init(&nap.future, poll_nap, cancel_nap);
+    weft_sleep_init(&nap.sleep, weft_after(20 * WEFT_MS));
+    CHECK_OK(weft_spawn_future(&task, &nap.future, NULL));
+    CHECK_OK(weft_yield()); // so it has been polled
+    atomic_fetch_add(&holder->started, 1);
+    return weft_join(NULL, task, WEFT_FOREVER);
+}
+
+TEST_DRIVERS(futures_that_sleep_go_on)
+{
+    hold_all_shapes(naps, true, NULL);
+}
+
+// Pinned threads.
+
+static _Atomic int tid_of_patient;
+
+static int is_patient(void *arg)
+{
+    *(bool *)arg = true;
+    atomic_store(&tid_of_patient, gettid());
+    return 0;
+}
+
+/// Holds its carrier until it was reported, with pinned threads behind it: one started, one not.
+static int starts(void *arg)
+{
+    CHECK_OK(weft_yield());
+    return is_patient(arg);
+}
+
+static int holds_until_reported(void *arg)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *tasks[2];
+    bool ran[2] = { false, false };
+    char data;
+    (void)arg;
+    attr.name = "patient starter";
+    CHECK_OK(weft_spawn(&tasks[0], starts, &ran[0], &attr));
+    CHECK_OK(weft_yield());
+    attr.name = "patient beginner";
+    CHECK_OK(weft_spawn(&tasks[1], is_patient, &ran[1], &attr));
+    CHECK_EQ(read(ends[0], &data, 1), 1);
+    CHECK(!ran[0] && !ran[1]);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
+        CHECK_EQ(atomic_load(&tid_of_patient), gettid());
+    }
+    return 0;
+}
+
+static void report_the_patient(enum weft_remedy remedy)
+{
+    static const struct shape alone = { 1, WEFT_POLICY_LOCALITY };
+    weft_task *task;
+    CHECK_EQ(pipe(ends), 0);
+    waits_for_report = true;
+    weft_runtime *runtime = make(&alone, remedy);
+    CHECK_OK(weft_runtime_spawn(&task, runtime, holds_until_reported, NULL, NULL));
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    struct weft_stats stats = stats_of(runtime);
+    CHECK_OK(weft_runtime_destroy(runtime)); // the report is complete
+    CHECK_EQ(stats.held_up, 2);
+    CHECK_EQ(stats.rescued, 0);
+    CHECK_LOGGED(&logged, " and 2 ready ones wait behind it: ");
+    CHECK_LOGGED(&logged, "waits behind it: ");
+    CHECK_LOGGED(&logged, "\"patient starter\"");
+    CHECK_LOGGED(&logged, "\"patient beginner\"");
+}
+
+TEST_DRIVERS(pinned_threads_wait_and_are_named)
+{
+    report_the_patient(WEFT_REMEDY_SPARE);
+}
+
+TEST_DRIVERS(so_they_are_without_a_remedy)
+{
+    report_the_patient(WEFT_REMEDY_OFF);
+}
+
+/// Of a task on the spare carrier.
+static int spawns_pinned(void *arg)
+{
+    struct holder *holder = arg;
+    weft_task *task;
+    bool ran = false;
+    bool aside = weft_carrier_id() == weft_carrier_count();
+    CHECK_OK(weft_spawn(&task, is_patient, &ran, NULL));
+    tell(holder);
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    if (aside) {
+        CHECK_OK(weft_yield()); // home again, once the carriers are back
+        CHECK(weft_carrier_id() < weft_carrier_count());
+    }
+    return 0;
+}
+
+TEST_DRIVERS(nothing_stays_on_the_spare_carrier)
+{
+    hold_all_shapes(spawns_pinned, false, NULL);
+}
+
+// How late is late?
+
+struct measured {
+    weft_time longest_ns;
+    _Atomic bool over;
+};
+
+static int ticks(void *arg)
+{
+    struct measured *measured = arg;
+    while (!atomic_load(&measured->over)) {
+        weft_time due = weft_after(2 * WEFT_MS);
+        CHECK_OK(weft_sleep_until(due));
+        weft_time late_ns = weft_now() - due;
+        measured->longest_ns = late_ns > measured->longest_ns ? late_ns : measured->longest_ns;
+    }
+    return 0;
+}
+
+static int sleeps_plainly(void *arg)
+{
+    struct timespec pause = { 0, 400000000 };
+    (void)arg;
+    CHECK_OK(weft_sleep(10 * WEFT_MS));
+    CHECK_EQ(nanosleep(&pause, NULL), 0);
+    return 0;
+}
+
+static int spins(void *arg)
+{
+    (void)arg;
+    CHECK_OK(weft_sleep(10 * WEFT_MS));
+    for (weft_time end = weft_after(400 * WEFT_MS); weft_now() < end;) {
+    }
+    return 0;
+}
+
+static weft_time measure(const struct shape *shape, enum weft_remedy remedy, weft_fn hog)
+{
+    weft_runtime *runtime = make(shape, remedy);
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    struct measured measured = { 0 };
+    weft_task *ticker;
+    weft_task *hogs[MOST_CARRIERS];
+    attr.migratable = true;
+    CHECK_OK(weft_runtime_spawn(&ticker, runtime, ticks, &measured, &attr));
+    attr.migratable = false;
+    attr.place = WEFT_PLACE_CARRIER;
+    for (attr.carrier = 0; attr.carrier < shape->carriers; attr.carrier++) {
+        CHECK_OK(weft_runtime_spawn(&hogs[attr.carrier], runtime, hog, NULL, &attr));
+    }
+    for (int i = 0; i < shape->carriers; i++) {
+        CHECK_OK(weft_join(NULL, hogs[i], WEFT_FOREVER));
+    }
+    atomic_store(&measured.over, true);
+    CHECK_OK(weft_join(NULL, ticker, WEFT_FOREVER));
+    CHECK_OK(weft_runtime_destroy(runtime));
+    return measured.longest_ns;
+}
+
+static void compare(weft_fn hog)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        weft_time with_ns = measure(&shapes[i], WEFT_REMEDY_SPARE, hog);
+        weft_time without_ns = measure(&shapes[i], WEFT_REMEDY_OFF, hog);
+        printf("# %d carriers, policy %d: %llu us late, without a remedy %llu us\n",
+               shapes[i].carriers, (int)shapes[i].policy, (unsigned long long)with_ns / 1000,
+               (unsigned long long)without_ns / 1000);
+        CHECK(without_ns > 300 * WEFT_MS);
+        CHECK(with_ns < 200 * WEFT_MS); // 5 ms and a few; but machines may be busy
+    }
+}
+
+TEST_DRIVERS(a_plain_sleep_delays_little)
+{
+    compare(sleeps_plainly);
+}
+
+TEST_DRIVERS(a_busy_loop_delays_little)
+{
+    compare(spins);
+}
