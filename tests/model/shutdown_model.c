@@ -373,7 +373,7 @@ static void check(void)
 }
 
 const struct mc_model mc_models[] = {
-    { .name = "shutdown_one_task", .setup = one_task },
+    { .name = "shutdown_one_task", .setup = one_task, .max_bound = 2 },
     { .name = "shutdown_guest", .setup = guest, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_guest_ends", .setup = guest_ends, .never_spurious = 1, .max_bound = 1 },
     { .name = "shutdown_late_wake", .setup = late_wake, .never_spurious = 1, .max_bound = 1 },

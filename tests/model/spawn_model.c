@@ -143,6 +143,10 @@ static void check(void)
 }
 
 const struct mc_model mc_models[] = {
-    { .name = "spawn_while_one_fails", .setup = one_fails, .check = check, .never_spurious = 1 },
+    { .name = "spawn_while_one_fails",
+      .setup = one_fails,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
     { .name = NULL },
 };
