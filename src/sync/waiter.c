@@ -15,17 +15,22 @@
 
 /// Completing lets the task run, end, and its runtime be destroyed, before we have woken it. The
 /// carriers of its crew are joined before that memory goes; anybody else announces himself first.
-static void finish_task(struct weft__wait *wait, struct weft__task *task)
+static inline void finish_task(struct weft__wait *wait, struct weft__task *task, int64_t result)
 {
     struct weft__carrier *self = weft__carrier_self();
     if (weft__likely(self != NULL && self->crew == task->crew)) {
-        weft__complete(wait, wait->result);
+        weft__complete(wait, result);
         return;
     }
     struct weft__crew *crew = task->crew;
     weft__crew_enter(crew);
-    weft__complete(wait, wait->result);
+    weft__complete(wait, result);
     weft__crew_leave(crew);
+}
+
+void weft__waiter_complete(struct weft__waiter *waiter, int64_t result)
+{
+    finish_task(&waiter->wait, waiter->wait.task, result);
 }
 
 void weft__batch_finish(const struct weft__batch *batch)
@@ -37,7 +42,7 @@ void weft__batch_finish(const struct weft__batch *batch)
         if (waiter->is_future) {
             weft__bell_ring(&waiter->bell); // Q6
         } else if (wait->task != NULL) {
-            finish_task(wait, wait->task);
+            finish_task(wait, wait->task, wait->result);
         } else {
             weft__complete(wait, wait->result);
         }

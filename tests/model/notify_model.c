@@ -1,4 +1,4 @@
-// notify_model.c - permits, notifications and who misses none (sync/notify.c, N1 to N5).
+// notify_model.c - permits, notifications and who misses none (sync/notify.c, N1 to N6).
 //
 // The producer adds a plain item before it notifies; a consumer that was notified sees it. A
 // notification that is lost leaves the consumer asleep.
@@ -169,6 +169,36 @@ static void wait_or_be_late(void *unused)
     mc_assert(outcome == 0 || outcome == -ETIMEDOUT);
 }
 
+// One that waited alone may be late while another one comes to wait (N6).
+static void wait_and_pass_on(void *unused)
+{
+    (void)unused;
+    int rc = weft_notify_wait(&notify, 10);
+    mc_assert(rc == 0 || rc == -ETIMEDOUT);
+    if (rc == 0) {
+        weft_notify_one(&notify);
+    }
+}
+
+// It is notified with all, or by the permit, which may be left over.
+static void tell_all(void *unused)
+{
+    (void)unused;
+    weft_notify_all(&notify);
+}
+
+static void wait_for_any(void *unused)
+{
+    (void)unused;
+    mc_assert(weft_notify_wait(&notify, WEFT_FOREVER) == 0);
+}
+
+static void check_left_over(void)
+{
+    (void)weft_notify_try_wait(&notify);
+    mc_assert(weft_notify_fini(&notify) == 0);
+}
+
 static void check_late(void)
 {
     int rc = weft_notify_try_wait(&notify);
@@ -234,6 +264,22 @@ static void cancelled(void)
     stage_sync_thread(notify_one, (void *)0);
 }
 
+static void late_and_second(void)
+{
+    reset();
+    stage_sync_thread(wait_and_pass_on, NULL);
+    mc_thread(wait_and_pass_on, NULL);
+    stage_sync_thread(notify_one, (void *)0);
+}
+
+static void alone_or_all(void)
+{
+    reset();
+    stage_sync_thread(wait_for_any, NULL);
+    stage_sync_thread(tell_all, NULL);
+    mc_thread(notify_one, (void *)0);
+}
+
 static void moved(void)
 {
     reset();
@@ -260,6 +306,11 @@ const struct mc_model mc_models[] = {
     { .name = "notify_shared_permit", .setup = shared_permit, .check = check },
     { .name = "notify_all", .setup = all, .check = check },
     { .name = "notify_cancelled", .setup = cancelled, .check = check },
+    { .name = "notify_late_and_second",
+      .setup = late_and_second,
+      .check = check_left_over,
+      .max_bound = 1 },
+    { .name = "notify_alone_or_all", .setup = alone_or_all, .check = check_left_over },
     { .name = "notify_moved", .setup = moved, .check = check },
     { .name = "notify_late", .setup = late, .check = check_late },
     { .name = NULL },
