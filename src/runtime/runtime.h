@@ -48,6 +48,12 @@ int weft__runtime_alloc(struct weft__runtime **runtime, const struct weft_option
 /// Frees the memory. Tasks whose handles are still out keep theirs: then a warning is logged.
 void weft__runtime_free(struct weft__runtime *runtime);
 
+// start.c
+
+/// weft_runtime_create() on a machine of which `root` and `allowed` tell, as below.
+int weft__runtime_create_at(weft_runtime **runtime, const struct weft_options *options,
+                            const char *root, const struct weft__cpu_set *allowed);
+
 // seats.c
 
 /// Puts the carriers on CPUs, if the options say so. `root` is "" or a test's; `allowed` has the CPUs

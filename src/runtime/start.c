@@ -202,14 +202,15 @@ static int choose_driver(const struct weft__driver **driver, const struct weft_o
     return rc;
 }
 
-static int seat_carriers(struct weft__runtime *runtime)
+int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
 {
     struct weft__cpu_set allowed;
     (void)weft__cpus_allowed(&allowed); // an empty set, then: carriers float
-    return weft__runtime_seat(runtime, "", &allowed);
+    return weft__runtime_create_at(out, options, "", &allowed);
 }
 
-int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
+int weft__runtime_create_at(weft_runtime **out, const struct weft_options *options,
+                            const char *root, const struct weft__cpu_set *allowed)
 {
     struct weft_options resolved;
     struct weft__log log;
@@ -233,7 +234,7 @@ int weft_runtime_create(weft_runtime **out, const struct weft_options *options)
         weft__log(&log, WEFT_LOG_ERROR, "runtime", "cannot be made: %s", strerror(-rc));
         return rc;
     }
-    rc = seat_carriers(runtime);
+    rc = weft__runtime_seat(runtime, root, allowed);
     rc = rc == 0 ? weft__residents_make(runtime) : rc;
     if (rc < 0) {
         weft__runtime_free(runtime);

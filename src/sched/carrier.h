@@ -23,6 +23,7 @@ struct weft__annex;
 struct weft__chunk;
 struct weft__poller;
 struct weft__crew;
+struct weft__inject;
 struct weft__use;
 
 /// carrier.state. SEARCHING carries the victim's number above these bits (search.c).
@@ -47,11 +48,12 @@ struct weft__flush {
 
 /// What the work-stealing policy keeps of a carrier (policy_stealing.c).
 struct weft__worker {
-    struct weft__node *lifo; // made ready last
-    unsigned lifo_run;       // taken from there in a row
-    unsigned since_look;     // tasks since the last look at the common queue
-    unsigned interval;       // so many between two looks
-    int64_t average_ns;      // of a task
+    struct weft__node *lifo;     // made ready last
+    unsigned lifo_run;           // taken from there in a row
+    unsigned since_look;         // tasks since the last look at the common queue
+    unsigned interval;           // so many between two looks
+    struct weft__inject *inject; // the common queue: the crew's, or the cluster's; fixed
+    int64_t average_ns;          // of a task
 };
 
 struct weft__carrier {

@@ -33,6 +33,9 @@ void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats)
         }
         cluster->count++;
     }
+    if (crew->help != NULL) {
+        weft__steal_seat(crew);
+    }
 }
 
 void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t size_bytes)
@@ -147,14 +150,23 @@ static void ready_beside(struct weft__carrier *spare, struct weft__task *task)
     }
 }
 
+/// Whether what may move may move from one to the other: policy_stealing.c, F5.
+static bool is_near(const struct weft__carrier *carrier, const struct weft__carrier *other)
+{
+    return carrier->crew->steals_globally || carrier->cluster == other->cluster;
+}
+
 static void stealing_continue(struct weft_scheduler *policy, struct weft__task *task)
 {
     struct weft__carrier *self = weft__carrier_self();
+    bool inside = self != NULL && self->crew == task->crew;
     if (!weft__task_may_move(task)) {
         locality_ready(policy, task);
-    } else if (self != NULL && self->crew == task->crew && weft__unlikely(self->aside)) {
+    } else if (inside && weft__unlikely(self->aside)) {
         ready_beside(self, task);
-    } else if (self != NULL && self->crew == task->crew) {
+    } else if (inside && !is_near(self, task->home)) {
+        locality_ready(policy, task);
+    } else if (inside) {
         weft__free_ready(self, task);
     } else {
         inject(task);

@@ -33,7 +33,6 @@ struct weft__crew {
     struct weft__topology topology; // no CPUs: all carriers float
     struct weft__help *help;        // one for each cluster; NULL unless carriers share (steal.c)
     bool steals_globally;           // or else within a cluster
-    uint32_t most_searchers;        // on their own account, in a cluster
     struct weft_scheduler sched;    // the policy
     struct weft_scheduler delegate; // what schedulers of the program's hand tasks to (scheduler.c)
     struct weft_scheduler *chosen;  // one of those for all tasks that it takes, or NULL
@@ -50,7 +49,7 @@ struct weft__crew {
     _Atomic int started; // have a thread and a driver, and keep them; only grows
     _Atomic int active;  // of these, take what may move and what is placed nowhere in particular
 
-    struct weft__inject inject;   // ready tasks of no carrier (policy_stealing.c)
+    struct weft__inject inject;   // ready tasks of no carrier and no cluster (policy_stealing.c)
     struct weft__scope root;      // every weft_go lives in it
     struct weft__blocks blocks;   // control blocks of futures
     _Atomic uint32_t next_spread; // round robin
@@ -96,6 +95,15 @@ static inline int weft__crew_active(const struct weft__crew *crew)
 static inline bool weft__crew_has(const struct weft__crew *crew, int number)
 {
     return number >= 0 && number < weft__crew_started(crew) && !crew->carriers[number].aside;
+}
+
+/// Those of a cluster that are active; there may be none.
+static inline struct weft__cluster weft__crew_cluster(const struct weft__crew *crew, int number)
+{
+    struct weft__cluster cluster = crew->clusters[number];
+    int left = weft__crew_active(crew) - cluster.first;
+    cluster.count = left < 0 ? 0 : left < cluster.count ? left : cluster.count;
+    return cluster;
 }
 
 /// Puts carriers where `seats` says, one for each of the capacity; NULL: they all float, in one cluster.

@@ -16,8 +16,10 @@
 //       again. So the proof in search.c covers `inject`, too, and nobody has to look again by the clock.
 //   F3  A busy carrier looks at `inject` after so many tasks that about a millisecond has passed,
 //       8 at least and 255 at most, and takes its share of what is there in one batch.
-//   F4  At most half of the carriers search on their own account. Who is one too many sleeps; the last
-//       searcher who stops sends another one if something is still wanted (search.c, S3).
+//   F4  At most half of a cluster's carriers search on their own account. Who is one too many sleeps;
+//       the last searcher who stops sends another one if something is still wanted (search.c, S3, S6).
+//   F5  Where tasks may not leave their cluster, each cluster has an `inject` of its own, and what was
+//       made ready in another one goes home.
 #include "sched/policy_stealing.h"
 
 #include "sched/crew.h"
@@ -35,7 +37,7 @@ void weft__free_overflow(struct weft__carrier *carrier, struct weft__node *node)
     (void)weft__offer_steal(&carrier->offer, &batch);
     weft__fifo_push(&batch, node);
     weft__tally(&carrier->counts.overflows, 1);
-    weft__inject_push(&carrier->crew->inject, &batch);
+    weft__inject_push(carrier->worker.inject, &batch);
 }
 
 /// To the end of the ring; what others may take is announced (F2).
@@ -85,7 +87,7 @@ void weft__free_inject(struct weft__task *task)
     struct weft__fifo batch = { 0 };
     weft__fifo_push(&batch, &task->node);
     struct weft__carrier *home = task->home; // it may run as soon as it is in
-    weft__inject_push(&home->crew->inject, &batch);
+    weft__inject_push(home->worker.inject, &batch);
     weft__search_ask(home, NULL);
 }
 
@@ -107,20 +109,28 @@ struct weft__node *weft__free_pick(struct weft__carrier *carrier)
 
 bool weft__free_has_ready(struct weft__carrier *carrier)
 {
-    return carrier->worker.lifo != NULL || weft__inject_count(&carrier->crew->inject) > 0;
+    return carrier->worker.lifo != NULL || weft__inject_count(carrier->worker.inject) > 0;
+}
+
+/// How many carriers take from the same queue.
+static size_t sharers(const struct weft__carrier *carrier)
+{
+    const struct weft__crew *crew = carrier->crew;
+    int count = crew->steals_globally ? weft__crew_active(crew)
+                                      : weft__crew_cluster(crew, carrier->cluster).count;
+    return count > 0 ? (size_t)count : 1;
 }
 
 size_t weft__free_take_injected(struct weft__carrier *carrier)
 {
-    struct weft__crew *crew = carrier->crew;
-    size_t share = weft__inject_count(&crew->inject);
+    struct weft__inject *inject = carrier->worker.inject;
+    size_t share = weft__inject_count(inject);
     if (share == 0) {
         return 0;
     }
     struct weft__fifo batch = { 0 };
-    share = share / (size_t)weft__crew_active(crew) + 1;
-    size_t taken = weft__inject_take(&crew->inject, &batch,
-                                     share < BATCH_AT_MOST ? share : BATCH_AT_MOST);
+    share = share / sharers(carrier) + 1;
+    size_t taken = weft__inject_take(inject, &batch, share < BATCH_AT_MOST ? share : BATCH_AT_MOST);
     weft__steal_receive(carrier, &batch);
     if (taken > 0) {
         weft__tally(&carrier->counts.batches, 1);

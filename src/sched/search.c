@@ -29,7 +29,9 @@
 //   S5  Who sleeps is found by the idle bits and the states; the bit is a hint, the state decides. A carrier that is woken for another reason clears its bit a little late: then it is
 //       passed over, and looks for itself before it sleeps again.
 //   S6  Who would be one searcher too many may sleep although something is wanted. He announced that
-//       he sleeps before he saw that many searchers, so the last of them to stop sees him.
+//       he sleeps before he saw that many searchers, so the last of them to stop sees him. What is
+//       wanted may be in another cluster than the searchers he saw: so who is the last one in his
+//       looks at the bits of all that the sleepers there could have helped.
 //
 // Rejected: looking at all offers before going to sleep (100 carriers would read 100 lines, each time);
 // a timed look (latency, and an idle machine that never sleeps); waking a carrier per task.
@@ -207,23 +209,38 @@ static bool stop(struct weft__crew *crew, struct weft__help *help, struct weft__
     return before == 1;
 }
 
-/// Sends somebody for those in the cluster who need help, beginning with number `first`. The caller
-/// has set a bit, or stopped searching.
-static void recruit(struct weft__crew *crew, struct weft__help *help, int first,
+/// Sends somebody for those in the cluster who need help, beginning with number `first`. True: a search
+/// began and ended in vain, and it was the last one there.
+static bool recruit(struct weft__crew *crew, struct weft__help *help, int first,
                     struct weft__carrier *self)
 {
-    for (;;) {
-        atomic_thread_fence(memory_order_seq_cst); // S2, S3: set or stopped; now look
-        int number = find(&help->wanted, words_of(crew), first, nobody);
-        if (number < 0) {
-            return;
-        }
-        struct weft__carrier *victim = &crew->carriers[number];
-        if (!anybody_parked_near(victim) || !start(crew, help, 1, self)) {
-            return;
-        }
-        if (send_anyone(victim, self) || !stop(crew, help, self)) {
-            return;
+    int number = find(&help->wanted, words_of(crew), first, nobody);
+    if (number < 0) {
+        return false;
+    }
+    struct weft__carrier *victim = &crew->carriers[number];
+    return anybody_parked_near(victim) && start(crew, help, 1, self) &&
+           !send_anyone(victim, self) && stop(crew, help, self);
+}
+
+/// How many clusters who has stopped searching looks at: S6.
+static int concern(const struct weft__carrier *near)
+{
+    return near->freely ? reach(near->crew) : 1;
+}
+
+/// Recruits for the cluster of `near` and, of those that follow, `clusters` in all. The caller has set
+/// a bit there, or stopped searching.
+static void recruit_near(const struct weft__carrier *near, int clusters, struct weft__carrier *self)
+{
+    struct weft__crew *crew = near->crew;
+    atomic_thread_fence(memory_order_seq_cst); // S2, S3: set or stopped; now look
+    for (int i = 0; i < clusters;) {
+        struct weft__help *help = nth_help(near, i++);
+        if (recruit(crew, help, near->number, self)) {
+            atomic_thread_fence(memory_order_seq_cst); // stopped; now look, at everything
+            i = 0;
+            clusters = concern(near);
         }
     }
 }
@@ -236,8 +253,18 @@ void weft__search_ask(struct weft__carrier *victim, struct weft__carrier *self)
     }
     atomic_thread_fence(memory_order_seq_cst); // S1: pushed; now look
     if (!has(&help->wanted, victim->number) && insert(&help->wanted, victim->number)) {
-        recruit(victim->crew, help, victim->number, self);
+        recruit_near(victim, 1, self);
     }
+}
+
+/// On their own account, in the carrier's cluster: policy_stealing.c, F4. At least one.
+static uint32_t most_searchers(const struct weft__carrier *carrier)
+{
+    if (!carrier->freely) {
+        return UINT32_MAX;
+    }
+    int count = weft__crew_cluster(carrier->crew, carrier->cluster).count;
+    return count > 1 ? (uint32_t)(count + 1) / 2 : 1;
 }
 
 bool weft__search_wanted(struct weft__carrier *carrier)
@@ -248,12 +275,12 @@ bool weft__search_wanted(struct weft__carrier *carrier)
         wanted = !is_empty(&nth_help(carrier, i)->wanted, words_of(crew));
     }
     return wanted && atomic_load_explicit(&help_of(carrier)->searchers, memory_order_relaxed) <
-                         crew->most_searchers; // S6
+                         most_searchers(carrier); // S6
 }
 
 bool weft__search_start(struct weft__carrier *carrier)
 {
-    return start(carrier->crew, help_of(carrier), carrier->crew->most_searchers, carrier);
+    return start(carrier->crew, help_of(carrier), most_searchers(carrier), carrier);
 }
 
 /// Takes a bit; what follows is a look at the offer.
@@ -294,7 +321,7 @@ void weft__search_stop(struct weft__carrier *victim, struct weft__carrier *self)
 {
     struct weft__help *help = help_of(victim);
     if (stop(victim->crew, help, self)) {
-        recruit(victim->crew, help, victim->number, self);
+        recruit_near(victim, concern(victim), self);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "sched/inject.h"
 
 struct weft__carrier;
 
@@ -20,6 +21,7 @@ struct weft__help {
     _Alignas(WEFT__LINE_PAIR) _Atomic uint32_t searchers; // on behalf of carriers in this cluster
     _Alignas(WEFT__LINE_PAIR) struct weft__set idle;      // asleep, or about to be; a hint
     _Alignas(WEFT__LINE_PAIR) struct weft__set wanted; // have tasks on offer that nobody looked at
+    struct weft__inject inject; // ready tasks of no carrier, if they may not leave the cluster
 };
 
 /// Says that `victim` has tasks on offer, and wakes an idle carrier to fetch some, unless somebody is

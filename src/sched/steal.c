@@ -20,6 +20,7 @@
 //       when they find the ring empty. So whoever has more than a ringful can still be helped while he
 //       runs one task for long. While the owner moves some, they are in neither; he announces them
 //       again afterwards, as whoever offers tasks does (search.c, S1).
+//   H9  A thief looks in its own cluster first, where what it takes is in the cache already.
 //
 // in_flight is written by the task, and by its home when a timer fires. A waker that finds 0 there
 // acquires what the home did to the timer, because the task may run elsewhere next.
@@ -234,7 +235,7 @@ static void pass_on(struct weft__carrier *carrier, struct weft__carrier *victim,
         weft__search_ask(victim, carrier);
     }
     bool more = taken > 0 && weft__carrier_offered(carrier) >= ENOUGH_TO_SHARE;
-    if (more || (carrier->freely && weft__inject_count(&carrier->crew->inject) > 0)) {
+    if (more || (carrier->freely && weft__inject_count(carrier->worker.inject) > 0)) {
         weft__search_ask(carrier, carrier);
     }
 }
@@ -274,25 +275,34 @@ static struct weft__rng *rng_of(struct weft__carrier *carrier)
     return carrier->sim != NULL ? &carrier->sim->rng : &carrier->random;
 }
 
-/// The carriers that this one may rob.
-static struct weft__cluster reach_of(const struct weft__carrier *carrier)
+/// H9: the carriers that this one may rob, those of its own cluster and then everybody. False: there
+/// are no more.
+static bool next_area(const struct weft__carrier *carrier, struct weft__cluster *area)
 {
     const struct weft__crew *crew = carrier->crew;
-    const struct weft__cluster all = { .first = 0, .count = weft__crew_active(crew) };
-    return crew->steals_globally ? all : crew->clusters[carrier->cluster];
+    if (area->count == 0) {
+        *area = weft__crew_cluster(crew, carrier->cluster);
+        if (area->count > 0) {
+            return true;
+        }
+    }
+    int active = weft__crew_active(crew);
+    bool wider = crew->steals_globally && area->count < active;
+    *area = (struct weft__cluster){ .first = 0, .count = active };
+    return wider;
 }
 
-static struct weft__carrier *draw(struct weft__carrier *carrier)
+static struct weft__carrier *draw(struct weft__carrier *carrier, const struct weft__cluster *area)
 {
-    const struct weft__cluster area = reach_of(carrier);
-    uint32_t drawn = weft__rng_below(rng_of(carrier), (uint32_t)area.count);
-    return &carrier->crew->carriers[area.first + (int)drawn];
+    uint32_t drawn = weft__rng_below(rng_of(carrier), (uint32_t)area->count);
+    return &carrier->crew->carriers[area->first + (int)drawn];
 }
 
-static struct weft__carrier *busier_of_two(struct weft__carrier *carrier)
+static struct weft__carrier *busier_of_two(struct weft__carrier *carrier,
+                                           const struct weft__cluster *area)
 {
-    struct weft__carrier *one = draw(carrier);
-    struct weft__carrier *other = draw(carrier);
+    struct weft__carrier *one = draw(carrier, area);
+    struct weft__carrier *other = draw(carrier, area);
     uint64_t ones = weft__carrier_offered(one);
     uint64_t others = weft__carrier_offered(other);
     if (ones == 0 && others == 0) {
@@ -301,19 +311,30 @@ static struct weft__carrier *busier_of_two(struct weft__carrier *carrier)
     return ones >= others ? one : other;
 }
 
+/// Robs the first of the area who has something, beginning anywhere; stores who that was.
+static int rob_anyone(struct weft__carrier *carrier, const struct weft__cluster *area,
+                      struct weft__carrier **victim)
+{
+    int from = (int)weft__rng_below(rng_of(carrier), (uint32_t)area->count);
+    int taken = 0;
+    for (int i = 0; i < area->count && taken == 0; i++) {
+        *victim = &carrier->crew->carriers[area->first + (from + i) % area->count];
+        taken = rob(carrier, *victim, false);
+    }
+    return taken;
+}
+
 /// Under the work-stealing policy: whoever asked for help, then everyone, then the common queue.
 static bool search_freely(struct weft__carrier *carrier)
 {
     if (!weft__search_start(carrier)) {
         return false;
     }
-    const struct weft__cluster area = reach_of(carrier);
     struct weft__carrier *victim = weft__search_take(carrier);
     int taken = victim != NULL ? rob(carrier, victim, false) : 0;
-    int from = (int)weft__rng_below(rng_of(carrier), (uint32_t)area.count);
-    for (int i = 0; i < area.count && taken == 0; i++) {
-        victim = &carrier->crew->carriers[area.first + (from + i) % area.count];
-        taken = rob(carrier, victim, false);
+    struct weft__cluster area = { 0 };
+    while (taken == 0 && next_area(carrier, &area)) {
+        taken = rob_anyone(carrier, &area, &victim);
     }
     tally(&carrier->counts.stolen_idly, taken);
     bool found = taken > 0 || weft__free_take_injected(carrier) > 0;
@@ -328,8 +349,9 @@ bool weft__steal_idly(struct weft__carrier *carrier)
         return search_freely(carrier);
     }
     struct weft__carrier *victim = weft__search_take(carrier);
-    if (victim == NULL) {
-        victim = busier_of_two(carrier);
+    struct weft__cluster area = { 0 };
+    while (victim == NULL && next_area(carrier, &area)) {
+        victim = busier_of_two(carrier, &area);
     }
     if (victim == NULL) {
         return false;
@@ -360,7 +382,6 @@ int weft__steal_init(struct weft__crew *crew, bool freely)
     if (crew->help == NULL) {
         return -ENOMEM;
     }
-    crew->most_searchers = freely ? (uint32_t)(weft__crew_active(crew) + 1) / 2 : UINT32_MAX;
     for (int i = 0; i < crew->capacity; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->shares = true;
@@ -370,7 +391,17 @@ int weft__steal_init(struct weft__crew *crew, bool freely)
         carrier->worker.average_ns = WEFT_MS / FIRST_INTERVAL;
         carrier->random.state = (uint64_t)i;
     }
+    weft__steal_seat(crew);
     return 0;
+}
+
+void weft__steal_seat(struct weft__crew *crew)
+{
+    for (int i = 0; i < crew->capacity; i++) {
+        struct weft__carrier *carrier = &crew->carriers[i];
+        struct weft__help *help = &crew->help[carrier->cluster];
+        carrier->worker.inject = crew->steals_globally ? &crew->inject : &help->inject; // F5
+    }
 }
 
 void weft__steal_fini(struct weft__crew *crew)

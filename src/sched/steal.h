@@ -65,6 +65,9 @@ void weft__steal_leave(struct weft__carrier *carrier);
 /// Prepares the carriers of a crew for stealing, `freely` under the work-stealing policy. 0 or
 /// -ENOMEM. Undone by weft__steal_fini().
 int weft__steal_init(struct weft__crew *crew, bool freely);
+
+/// The clusters of the crew have changed; its carriers do not run yet.
+void weft__steal_seat(struct weft__crew *crew);
 void weft__steal_fini(struct weft__crew *crew);
 
 #endif

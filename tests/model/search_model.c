@@ -23,11 +23,13 @@
 enum { CARRIERS = 3 };
 
 static struct weft__carrier carriers[CARRIERS];
-static struct weft__help help;
+static struct weft__cluster clusters[2];
+static struct weft__help help[2]; // of each cluster
 static struct weft__crew crew;
 static _Atomic uint32_t tails[CARRIERS + 1], heads[CARRIERS + 1]; // the last lane is everybody's
 static _Atomic uint32_t expected;                                 // things that nobody has taken
 static uint32_t each;                                             // things per owner
+static int searchers;                                             // that look but once
 static bool by_halves, with_common_queue;
 
 static uint32_t on_offer(int lane)
@@ -87,7 +89,7 @@ static void rob(struct weft__carrier *self, struct weft__carrier *victim)
 /// On its own account: counted under the work-stealing policy.
 static bool look(struct weft__carrier *carrier)
 {
-    bool counted = crew.most_searchers < UINT32_MAX;
+    bool counted = carrier->freely;
     if (counted && !weft__search_start(carrier)) {
         return false;
     }
@@ -116,9 +118,16 @@ static void idle_carrier(void *arg)
             weft__sleep(carrier);
         }
     }
-    if (weft__search_sent(carrier) != NULL) {
-        weft__search_stop(&carriers[0], carrier);
+    struct weft__carrier *sent_to = weft__search_sent(carrier);
+    if (sent_to != NULL) {
+        weft__search_stop(sent_to, carrier);
     }
+}
+
+/// Looks once and is busy for ever then.
+static void busy_searcher(void *arg)
+{
+    (void)look(arg);
 }
 
 static void busy_owner(void *arg)
@@ -133,15 +142,16 @@ static void busy_owner(void *arg)
 static void reset(int count, int owners, uint32_t things)
 {
     memset(&crew, 0, sizeof crew);
-    memset(&help, 0, sizeof help);
+    memset(help, 0, sizeof help);
     crew.carriers = carriers;
     crew.capacity = count;
     atomic_init(&crew.started, count);
     atomic_init(&crew.active, count);
+    crew.clusters = clusters;
+    clusters[0] = (struct weft__cluster){ .first = 0, .count = count };
     crew.cluster_count = 1;
-    crew.help = &help;
+    crew.help = help;
     crew.steals_globally = true;
-    crew.most_searchers = UINT32_MAX;
     each = things;
     by_halves = false;
     with_common_queue = false;
@@ -158,11 +168,16 @@ static void reset(int count, int owners, uint32_t things)
         carrier->driver_state = &carrier->driver_state;
         carrier->driver = i >= owners ? &stage_driver : NULL;
         mc_name(&carrier->state, sizeof carrier->state, i < 2 ? "state1" : "state2");
-        mc_thread(i >= owners ? idle_carrier : busy_owner, carrier);
+        mc_thread(i >= owners ? (i < owners + searchers ? busy_searcher : idle_carrier)
+                              : busy_owner,
+                  carrier);
     }
-    mc_name(&help.searchers, sizeof help.searchers, "searchers");
-    mc_name(&help.idle, sizeof help.idle, "idle");
-    mc_name(&help.wanted, sizeof help.wanted, "wanted");
+    mc_name(&help[0].searchers, sizeof help[0].searchers, "searchers");
+    mc_name(&help[0].idle, sizeof help[0].idle, "idle");
+    mc_name(&help[0].wanted, sizeof help[0].wanted, "wanted");
+    mc_name(&help[1].searchers, sizeof help[1].searchers, "searchers there");
+    mc_name(&help[1].idle, sizeof help[1].idle, "idle there");
+    mc_name(&help[1].wanted, sizeof help[1].wanted, "wanted there");
     mc_name(tails, sizeof tails, "tails");
     mc_name(heads, sizeof heads, "heads");
     mc_name(&expected, sizeof expected, "expected");
@@ -192,16 +207,62 @@ static void outsider(void *arg)
     weft__search_ask(carrier, NULL);
 }
 
+/// Half of a cluster may search on their own account, rounded up.
+static void count_searchers(void)
+{
+    for (int i = 0; i < crew.capacity; i++) {
+        carriers[i].freely = true;
+    }
+}
+
 static void counted(void)
 {
     reset(3, 1, 1);
-    crew.most_searchers = 1;
+    count_searchers();
+    clusters[0].count = 2; // so one may search
+}
+
+/// The first carrier is alone in its cluster, the others are in the second, where one may search.
+static void divide(void)
+{
+    crew.cluster_count = 2;
+    clusters[0] = (struct weft__cluster){ .first = 0, .count = 1 };
+    clusters[1] = (struct weft__cluster){ .first = 1, .count = crew.capacity - 1 };
+    for (int i = 1; i < crew.capacity; i++) {
+        carriers[i].cluster = 1;
+    }
+    count_searchers();
+}
+
+/// Who sees a searcher in its cluster and sleeps is not forgotten when that one stops (S6).
+static void clusters_counted(void)
+{
+    searchers = 1;
+    reset(3, 1, 1);
+    searchers = 0;
+    divide();
+}
+
+/// Nor when it was a search that had nobody to send.
+static void clusters_in_vain(void)
+{
+    reset(3, 2, 1);
+    divide();
+}
+
+/// Nobody helps another cluster: all that is wanted there is left alone.
+static void clusters_apart(void)
+{
+    reset(3, 2, 1);
+    divide();
+    crew.steals_globally = false;
+    atomic_init(&expected, 1);
 }
 
 static void from_outside(void)
 {
     reset(2, 1, 1);
-    crew.most_searchers = 1;
+    count_searchers();
     with_common_queue = true;
     atomic_init(&expected, 2);
     mc_thread(outsider, &carriers[1]);
@@ -210,7 +271,14 @@ static void from_outside(void)
 static void check(void)
 {
     mc_assert(atomic_load(&expected) == 0);
-    mc_assert(atomic_load(&help.searchers) == 0); // S4
+    mc_assert(atomic_load(&help[0].searchers) == 0); // S4
+    mc_assert(atomic_load(&help[1].searchers) == 0);
+}
+
+static void check_apart(void)
+{
+    check();
+    mc_assert(on_offer(0) == 1);
 }
 
 const struct mc_model mc_models[] = {
@@ -229,6 +297,21 @@ const struct mc_model mc_models[] = {
     { .name = "search_from_outside",
       .setup = from_outside,
       .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
+    { .name = "search_clusters_counted",
+      .setup = clusters_counted,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
+    { .name = "search_clusters_in_vain",
+      .setup = clusters_in_vain,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
+    { .name = "search_clusters_apart",
+      .setup = clusters_apart,
+      .check = check_apart,
       .never_spurious = 1,
       .max_bound = 2 },
     { .name = NULL },
