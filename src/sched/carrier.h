@@ -65,6 +65,7 @@ struct weft__carrier {
     struct weft__inject spill; // more of the same, which `offer` has no room for (steal.c)
 
     // The poller: anyone may look at these, who has woken the carrier (poller.c).
+    _Atomic bool polled; // somebody is its poller, or is about to be
     _Atomic(struct weft__poller *) poller;
     _Atomic uint32_t ringing;
 

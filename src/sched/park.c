@@ -46,6 +46,12 @@ static void unpark(struct weft__carrier *target, struct weft__carrier *self)
     }
 }
 
+void weft__rouse(struct weft__carrier *target, struct weft__carrier *self)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    unpark(target, self);
+}
+
 void weft__put(struct weft__carrier *target, struct weft__node *node, struct weft__carrier *self)
 {
     if (self != NULL && self == target && node->kind == WEFT__NODE_TASK) {
@@ -53,8 +59,7 @@ void weft__put(struct weft__carrier *target, struct weft__node *node, struct wef
         return;
     }
     weft__inbox_push(&target->inbox, node);
-    atomic_thread_fence(memory_order_seq_cst);
-    unpark(target, self);
+    weft__rouse(target, self);
 }
 
 bool weft__sleep_begin(struct weft__carrier *carrier)

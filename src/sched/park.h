@@ -20,6 +20,10 @@ static inline void weft__carrier_kick(struct weft__carrier *target, struct weft_
 /// thread a task goes to `local`; a request always goes through the inbox.
 void weft__put(struct weft__carrier *target, struct weft__node *node, struct weft__carrier *self);
 
+/// Wakes the carrier if it sleeps, for something that the caller has announced and that the carrier
+/// looks for when it has announced that it sleeps.
+void weft__rouse(struct weft__carrier *target, struct weft__carrier *self);
+
 /// Announces sleep and looks at every lane. True: the carrier is PARKED and may wait in its driver;
 /// weft__sleep_end() must follow. False: there is work.
 bool weft__sleep_begin(struct weft__carrier *carrier);

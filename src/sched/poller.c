@@ -19,9 +19,14 @@
 //   Q3  A body may return while somebody is on his way to ring. He counts himself in before he reads the
 //       slot, and out as his last touch; who leaves empties the slot before it looks at the count. At
 //       least one sees the other (both fence).
-//   Q4  A poller that parks a second time without a step between has ignored what its carrier was woken
+//   Q4  Others find the poller in its slot, and nobody counts the looks of its own carrier's loop. So it
+//       is put there only when its body is certain to run, and taken out by the carrier's thread.
+//   Q5  A wake of its thread that comes while that is not parked, a cancel perhaps, may find it asleep in
+//       a call of the program's. It leaves a mark in the thread's word, and then does what a push does:
+//       so try_park looks at that, too, when it has announced.
+//   Q6  A poller that parks a second time without a step between has ignored what its carrier was woken
 //       for; one that never asked for the descriptor cannot hear of completions. Neither may sleep.
-//   Q5  A resident is weft's own poller (WEFT_POLLER=tasks, runtime/poller_task.c). It has the slot when
+//   Q7  A resident is weft's own poller (WEFT_POLLER=tasks, runtime/poller_task.c). It has the slot when
 //       no other poller has it, exists as long as its carrier, and nobody wakes it but the carrier. One
 //       of the program's takes its place; meanwhile it waits in maybe_yield and has no turn.
 //
@@ -34,15 +39,24 @@
 
 #include "sched/crew.h"
 #include "sched/park.h"
+#include "task/host.h"
+#include "task/word.h"
 
 bool weft__poller_enter(struct weft__poller *poller, struct weft__carrier *carrier)
 {
-    struct weft__poller *found = atomic_load_explicit(&carrier->poller, memory_order_relaxed);
     poller->carrier = carrier;
     poller->stepped = true;
-    return (found == NULL || found == carrier->resident) && // Q5
-           atomic_compare_exchange_strong_explicit(&carrier->poller, &found, poller,
-                                                   memory_order_release, memory_order_relaxed);
+    if (poller == carrier->resident) { // Q7
+        struct weft__poller *none = NULL;
+        return atomic_compare_exchange_strong_explicit(&carrier->poller, &none, poller,
+                                                       memory_order_release, memory_order_relaxed);
+    }
+    return !atomic_exchange_explicit(&carrier->polled, true, memory_order_acquire);
+}
+
+void weft__poller_show(struct weft__poller *poller)
+{
+    atomic_store_explicit(&poller->carrier->poller, poller, memory_order_release);
 }
 
 void weft__poller_leave(struct weft__poller *poller)
@@ -51,11 +65,17 @@ void weft__poller_leave(struct weft__poller *poller)
     if (poller->parked) {
         weft__poller_unpark(poller);
     }
-    struct weft__poller *next = poller != carrier->resident ? carrier->resident : NULL;
-    atomic_store_explicit(&carrier->poller, next, memory_order_relaxed);
+    bool resides = poller == carrier->resident;
+    if (atomic_load_explicit(&carrier->poller, memory_order_relaxed) == poller) {
+        struct weft__poller *next = resides ? NULL : carrier->resident;
+        atomic_store_explicit(&carrier->poller, next, memory_order_relaxed);
+    }
     atomic_thread_fence(memory_order_seq_cst); // Q3
     while (atomic_load_explicit(&carrier->ringing, memory_order_acquire) != 0) {
         sched_yield();
+    }
+    if (!resides) {
+        atomic_store_explicit(&carrier->polled, false, memory_order_release);
     }
 }
 
@@ -94,8 +114,17 @@ static void make_ready(struct weft_scheduler *sched, struct weft__task *task)
     weft__crew_leave(crew);
 }
 
+static void start(struct weft_scheduler *sched, struct weft__task *task)
+{
+    struct weft__poller *poller = weft__container_of(sched, struct weft__poller, sched);
+    if (poller != poller->carrier->resident) { // that is there, or another has taken its place
+        weft__poller_show(poller);             // Q4
+    }
+    make_ready(sched, task);
+}
+
 const struct weft_scheduler_ops weft__poller_ops = {
-    .on_start = make_ready,
+    .on_start = start,
     .on_continue = make_ready,
 };
 
@@ -123,7 +152,7 @@ static bool has_ops(struct weft__carrier *carrier)
            atomic_load_explicit(&counts->completed, memory_order_relaxed);
 }
 
-/// Q4. NULL: it may sleep.
+/// Q6. NULL: it may sleep.
 static const char *fault(struct weft__poller *poller)
 {
     if (!poller->stepped) {
@@ -158,7 +187,24 @@ bool weft__poller_try_park(struct weft__poller *poller)
         return false;
     }
     poller->parked = weft__sleep_begin(carrier);
+    if (poller->parked && weft__word_clear_notified(poller->task)) { // Q5
+        poller->parked = false;
+        weft__sleep_end(carrier);
+    }
     return poller->parked;
+}
+
+void weft__host_rouse(struct weft__task *task)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (!weft__word_retain_if(task, WEFT__WORD_POLLER)) {
+        return;
+    }
+    struct weft__crew *crew = task->crew;
+    weft__crew_enter(crew);
+    weft__rouse(task->home, self);
+    weft__task_release(task, self);
+    weft__crew_leave(crew);
 }
 
 bool weft__poller_can_park(const struct weft__poller *poller)

@@ -29,11 +29,14 @@ struct weft__poller {
     weft_time due; // when the driver has to be polled
 };
 
-/// Takes the slot. False: somebody has it.
+/// Takes the slot, in which the poller does not stand yet. False: somebody has it.
 bool weft__poller_enter(struct weft__poller *poller, struct weft__carrier *carrier);
 
-/// Gives the slot back; nobody calls `wake` any more. The carrier's thread, or whoever could not start
-/// the body.
+/// Puts the poller into its slot: it can run. From now on others look at it.
+void weft__poller_show(struct weft__poller *poller);
+
+/// Gives the slot back; nobody looks at the poller, or calls `wake`, any more. The carrier's thread, or
+/// whoever could not start the body.
 void weft__poller_leave(struct weft__poller *poller);
 
 /// Lets the poller run, after a step. False: there is none, or it waits for something itself.

@@ -65,6 +65,10 @@ static inline void weft__complete_from_anywhere(struct weft__wait *wait, int64_t
     weft__host_leave_crew(crew);
 }
 
+/// The task, a poller, was woken while it was not parked: it may sleep in a call of the program's, which
+/// is to end. The caller need have no reference.
+void weft__host_rouse(struct weft__task *task);
+
 /// Gives a counted reference back, from whatever thread this is.
 void weft__host_release(struct weft__task *task);
 

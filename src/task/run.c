@@ -1,13 +1,17 @@
 // run.c - making a task run again, and letting go of it. Running it is in run.h.
 #include "task/run.h"
 
+#include "task/host.h"
 #include "task/trace.h"
 
 void weft__interrupt(struct weft__task *task, uint64_t flags)
 {
-    if (weft__word_wake(task, flags)) {
+    uint64_t before = weft__word_wake_from(task, flags);
+    if ((before & WEFT__WORD_LIFE) == WEFT__WORD_IDLE) {
         weft__trace(WEFT_TRACE_SUBMIT, task);
         task->sched->ops->on_continue(task->sched, task);
+    } else if (weft__unlikely((before & WEFT__WORD_POLLER) != 0)) {
+        weft__host_rouse(task);
     }
 }
 

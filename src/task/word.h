@@ -25,24 +25,30 @@ static inline void weft__word_init(struct weft__task *task, unsigned refs, uint6
     atomic_store_explicit(&task->word, word, memory_order_release);
 }
 
-/// IDLE to ACTIVE: true, the caller must queue the task. ACTIVE: sets NOTIFIED. DONE: nothing.
-/// `flags` (LOOK, CANCELLED) are set along with it unless DONE.
-static inline bool weft__word_wake(struct weft__task *task, uint64_t flags)
+/// IDLE to ACTIVE: the caller must queue the task. ACTIVE: sets NOTIFIED. DONE: nothing. `flags` (LOOK,
+/// CANCELLED) are set along with it unless DONE. Returns the word before.
+static inline uint64_t weft__word_wake_from(struct weft__task *task, uint64_t flags)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
     for (;;) {
         uint64_t life = word & WEFT__WORD_LIFE;
         if (life == WEFT__WORD_DONE) {
-            return false;
+            return word;
         }
         uint64_t next = (life == WEFT__WORD_IDLE)
                             ? (word & ~WEFT__WORD_LIFE) | WEFT__WORD_ACTIVE | flags
                             : word | WEFT__WORD_NOTIFIED | flags;
         if (atomic_compare_exchange_weak_explicit(&task->word, &word, next, memory_order_acq_rel,
                                                   memory_order_relaxed)) {
-            return life == WEFT__WORD_IDLE;
+            return word;
         }
     }
+}
+
+/// The same. True: the caller must queue the task.
+static inline bool weft__word_wake(struct weft__task *task, uint64_t flags)
+{
+    return (weft__word_wake_from(task, flags) & WEFT__WORD_LIFE) == WEFT__WORD_IDLE;
 }
 
 /// Before a run: takes a notification that came while the task was queued. True: there was one.
@@ -77,6 +83,21 @@ static inline void weft__word_retain(struct weft__task *task)
     uint64_t word = atomic_fetch_add_explicit(&task->word, WEFT__WORD_REF, memory_order_relaxed);
     weft_assert((word & WEFT__WORD_REFS) != 0);
     weft_assert((word & WEFT__WORD_REFS) != WEFT__WORD_REFS);
+}
+
+/// Counts one more reference of a task that has `flag` and has not ended. False: it is not that, or not
+/// any more. For who has none and found the flag there; only for tasks whose handle is kept until they
+/// have ended, because an end, or a release, that finds itself alone does without an RMW.
+static inline bool weft__word_retain_if(struct weft__task *task, uint64_t flag)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    while ((word & flag) != 0 && (word & WEFT__WORD_LIFE) != WEFT__WORD_DONE) {
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, word + WEFT__WORD_REF,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /// Gives a reference back; true if it was the last: the word is zero now and the caller frees. Who

@@ -297,6 +297,72 @@ TEST_DRIVERS(a_shutdown_ends_a_poller)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+// A shutdown, and a cancel, reach one that sleeps in its own call.
+
+static atomic_bool at_work; // inside its guard
+static weft_task *sleeper;
+
+static int sleeps_in_poll(void *arg, int fd, weft_time until)
+{
+    struct pollfd watched = { .fd = fd, .events = POLLIN };
+    (void)arg;
+    atomic_store(&at_work, true);
+    return poll(&watched, 1, until == WEFT_FOREVER ? -1 : 1000);
+}
+
+static int sleeps_at_work(void *arg)
+{
+    weft_poller **self = arg;
+    int rc;
+    sleeper = weft_self();
+    CHECK_OK(weft_work_begin());
+    while ((rc = weft_poller_maybe_yield(*self, false)) >= 0) {
+        CHECK_OK(weft_poll_guard(*self, sleeps_in_poll, NULL));
+    }
+    weft_work_end();
+    return rc;
+}
+
+static weft_runtime *start_sleeper(weft_poller **poller)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    options.carriers = 2;
+    options.grace_ns = 3600 * WEFT_S; // a hang is the runner's to notice
+    atomic_store(&at_work, false);
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(weft_poller_register(poller, runtime, 1, sleeps_at_work, NULL, poller));
+    while (!atomic_load(&at_work)) {
+        usleep(100);
+    }
+    return runtime;
+}
+
+TEST_DRIVERS(a_forced_shutdown_ends_a_poller_that_sleeps_at_work)
+{
+    static weft_poller *poller;
+    int result = 0;
+    weft_runtime *runtime = start_sleeper(&poller);
+    CHECK_OK(weft_shutdown_request(runtime));
+    CHECK_EQ(weft_poller_join(&result, poller, weft_after(20 * WEFT_MS)),
+             -ETIMEDOUT); // it is at work
+    CHECK_OK(weft_shutdown_request(runtime));
+    CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    CHECK_EQ(result, -ECANCELED);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+TEST_DRIVERS(a_cancel_ends_a_poller_that_sleeps)
+{
+    static weft_poller *poller;
+    int result = 0;
+    weft_runtime *runtime = start_sleeper(&poller);
+    weft_task_cancel(sleeper); // the guard hides a shutdown only
+    CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    CHECK_EQ(result, -ECANCELED);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
 static int is_simulated(void *arg)
 {
     weft_poller *poller;

@@ -1,10 +1,11 @@
-// poller_model.c - a carrier whose poller sleeps somewhere else (sched/poller.c, Q1 to Q3).
+// poller_model.c - a carrier whose poller sleeps somewhere else (sched/poller.c, Q1 to Q5).
 //
 // The poller's thread takes what is in the inbox, and blocks by try_park, can_park, unpark when it
 // finds nothing. A producer hands over a node. A lost wake-up leaves the poller asleep for ever. When
 // it has seen the node its body returns and all it had is gone; somebody who still rings is reported.
+// Or somebody cancels it. A registration that fails leaves nothing behind that the carrier might see.
 //
-// Sources: sched/poller.c sched/inbox.c sched/park.c
+// Sources: sched/poller.c sched/inbox.c sched/park.c task/run.c
 // Headers: sched/inbox.h
 // With: stage.c stage_lock.c
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "sched/park.h"
 #include "sched/poller.h"
 #include "stage.h"
+#include "task/word.h"
 
 /// What the program has: it sleeps on a condition, with a lock.
 struct place {
@@ -27,8 +29,16 @@ static struct weft__carrier carrier;
 static struct weft__poller poller;
 static struct weft__node nodes[2];
 static struct place place;
+static struct weft__task task;         // the poller's
+static bool cancelled;                 // plain, the poller's: it has seen that it was cancelled
 static struct weft__poller *successor; // takes the slot at once; NULL: nobody does
 static int expected;
+
+/// Who cancels is on a thread outside.
+struct weft__carrier *weft__carrier_self(void)
+{
+    return NULL;
+}
 
 weft_time weft__wheel_next(const struct weft__wheel *wheel)
 {
@@ -149,18 +159,22 @@ static void enter(struct weft__poller *who)
     who->wake = ring_with_lock;
     who->arg = &place;
     who->ready = who->waiting = false;
+    who->task = &task;
     bool entered = weft__poller_enter(who, &carrier);
     mc_assert(entered);
+    weft__poller_show(who);
 }
 
 static void run_poller(void *unused)
 {
     (void)unused;
-    for (int seen = 0; seen < expected;) {
+    for (int seen = 0; seen < expected && !cancelled;) {
         int taken = take();
         seen += taken;
         poller.stepped = true;
-        if (taken == 0 && weft__poller_try_park(&poller)) {
+        (void)weft__word_clear_notified(&task); // it runs
+        cancelled = (weft__word_peek(&task) & WEFT__WORD_CANCELLED) != 0;
+        if (taken == 0 && !cancelled && weft__poller_try_park(&poller)) {
             sleep_somehow();
             weft__poller_unpark(&poller);
         }
@@ -195,6 +209,22 @@ static void register_poller(void *unused)
     enter(&poller);
 }
 
+/// There is no memory for a stack.
+static void fail_to_register(void *unused)
+{
+    (void)unused;
+    bool entered = weft__poller_enter(&poller, &carrier);
+    mc_assert(entered);
+    weft__poller_leave(&poller);
+    mc_forbid(&poller, sizeof poller);
+}
+
+static void cancel(void *unused)
+{
+    (void)unused;
+    weft__interrupt(&task, WEFT__WORD_CANCELLED);
+}
+
 static void produce(void *arg)
 {
     weft__put(&carrier, &nodes[(int)(intptr_t)arg], NULL);
@@ -209,6 +239,12 @@ static void reset(int count)
     nodes[0].kind = nodes[1].kind = WEFT__NODE_REQUEST;
     static struct weft__crew crew;
     memset(&crew, 0, sizeof crew);
+    memset(&task, 0, sizeof task);
+    cancelled = false;
+    task.crew = &crew;
+    task.home = &carrier;
+    weft__word_init(&task, 2, WEFT__WORD_POLLER);
+    mc_name(&task.word, sizeof task.word, "word");
     carrier.crew = &crew;
     carrier.driver = &driver;
     carrier.driver_state = &carrier.driver_state;
@@ -272,6 +308,31 @@ static void late_registration(void)
     mc_thread(register_poller, NULL);
 }
 
+static void failed_registration(void)
+{
+    reset(1);
+    mc_thread(run_carrier, NULL);
+    mc_thread(fail_to_register, NULL);
+}
+
+/// Nobody else ends its sleep.
+static void cancelled_with(void (*how)(void))
+{
+    start(0, how);
+    expected = 1;
+    mc_thread(cancel, NULL);
+}
+
+static void cancelled_permit(void)
+{
+    cancelled_with(sleep_with_permit);
+}
+
+static void cancelled_lock(void)
+{
+    cancelled_with(sleep_with_lock);
+}
+
 const struct mc_model mc_models[] = {
     { .name = "poller_permit", .setup = permit },
     { .name = "poller_permit_two", .setup = permit_two, .max_bound = 1 },
@@ -279,5 +340,8 @@ const struct mc_model mc_models[] = {
     { .name = "poller_awake", .setup = awake },
     { .name = "poller_registered", .setup = late_registration },
     { .name = "poller_succeeded", .setup = next_registration },
+    { .name = "poller_not_registered", .setup = failed_registration },
+    { .name = "poller_cancelled", .setup = cancelled_permit },
+    { .name = "poller_cancelled_with_lock", .setup = cancelled_lock },
     { .name = NULL },
 };

@@ -54,6 +54,12 @@ UNUSED void weft__host_ended(struct weft__crew *crew, struct weft__carrier *carr
     (void)carrier;
 }
 
+UNUSED void weft__host_rouse(struct weft__task *task)
+{
+    (void)task;
+    mc_fail("nobody is a poller");
+}
+
 UNUSED struct weft__crew *weft__host_enter_crew(const struct weft__task *task)
 {
     (void)task;
