@@ -279,6 +279,8 @@ bool weft__options_describe(size_t index, struct weft__option_text *text)
     char allowed[128];
     text->field = row->field;
     text->variable = row->variable;
+    text->offset = row->offset;
+    text->size_bytes = row->storage == STORED_INT ? sizeof(int) : sizeof(uint64_t);
     describe(row, allowed, sizeof allowed);
     (void)snprintf(text->allowed, sizeof text->allowed, "%s",
                    allowed + strlen(lead[row->choices != NULL]));

@@ -17,6 +17,8 @@ struct weft__option_text {
     const char *variable;
     char allowed[96]; // in the variable's unit
     char fallback[32];
+    size_t offset; // of the field
+    size_t size_bytes;
 };
 
 /// Describes option number `index`. False: there are no more.

@@ -117,10 +117,10 @@ static int make(struct weft_scheduler **scheduler, const char *name, const struc
     return rc;
 }
 
-int weft__scheduler_choose(struct weft__runtime *runtime)
+int weft__scheduler_choose(struct weft__runtime *runtime, bool policy_given)
 {
     struct weft_scheduler *scheduler = runtime->options.scheduler;
-    const char *name = scheduler == NULL ? getenv("WEFT_SCHED") : NULL;
+    const char *name = scheduler == NULL && !policy_given ? getenv("WEFT_SCHED") : NULL;
     bool named = name != NULL && name[0] != '\0' && !weft__scheduler_is_builtin(name);
     int rc = named ? make(&scheduler, name, &runtime->log) : 0;
     if (rc < 0 || scheduler == NULL) {

@@ -241,7 +241,7 @@ int weft__runtime_create_at(weft_runtime **out, const struct weft_options *optio
         return rc;
     }
     weft__registry_add(runtime);
-    rc = weft__scheduler_choose(runtime);
+    rc = weft__scheduler_choose(runtime, options != NULL && options->policy != WEFT_POLICY_DEFAULT);
     rc = rc == 0 ? start_driver_threads(runtime) : rc;
     rc = rc == 0 ? start_carriers(runtime) : rc;
     if (rc < 0) {

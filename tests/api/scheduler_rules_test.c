@@ -126,6 +126,31 @@ TEST_DRIVERS(a_scheduler_is_chosen_by_name)
     CHECK_EQ(weft_scheduler_register("one more", make_pool, &threads), -ENOSPC);
 }
 
+static int is_on_builtin(void *arg)
+{
+    *(bool *)arg = weft_task_scheduler(weft_self()) == NULL;
+    return 0;
+}
+
+/// As all options: what the program says beats the environment, which is not even looked at then.
+TEST_DRIVERS(a_policy_of_the_options_beats_a_name_of_the_environment)
+{
+    static int threads = 2;
+    static const char *const names[] = { "the pool", "nobody", "stealing", "locality" };
+    CHECK_OK(weft_scheduler_register("the pool", make_pool, &threads));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (int policy = WEFT_POLICY_LOCALITY; policy <= WEFT_POLICY_STEALING; policy++) {
+            struct weft_options options = WEFT_OPTIONS_INIT;
+            bool builtin = false;
+            options.policy = (enum weft_policy)policy;
+            setenv("WEFT_SCHED", names[i], 1);
+            CHECK_OK(weft_run(is_on_builtin, &builtin, &options));
+            CHECK(builtin);
+        }
+    }
+    CHECK(pool == NULL); // it was never made
+}
+
 // Delegating.
 
 struct delegating {
