@@ -75,6 +75,7 @@ static int init_crew(struct weft__runtime *runtime)
     crew->allocator = options->allocator;
     crew->stack_size_bytes = options->stack_size_bytes;
     crew->sched.ops = &weft__locality_ops;
+    crew->abroad.ops = &weft__abroad_ops;
     crew->delegate.ops = &weft__delegate_ops;
     crew->blocks.allocator = options->allocator;
     crew->root.open = true;

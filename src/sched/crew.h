@@ -34,6 +34,7 @@ struct weft__crew {
     struct weft__help *help;        // one for each cluster; NULL unless carriers share (steal.c)
     bool steals_globally;           // or else within a cluster
     struct weft_scheduler sched;    // the policy
+    struct weft_scheduler abroad;   // of tasks on a scheduler of the program's (guest.h, G4)
     struct weft_scheduler delegate; // what schedulers of the program's hand tasks to (scheduler.c)
     struct weft_scheduler *chosen;  // one of those for all tasks that it takes, or NULL
     struct weft__stack_pool *stacks;

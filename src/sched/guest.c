@@ -12,10 +12,30 @@
 
 bool weft__task_claim(struct weft__task *task)
 {
-    // Relaxed: who was given the task knows that it is ready, and others are to be refused, no more.
-    return (weft__word_peek(task) & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE &&
-           atomic_exchange_explicit(&task->handed, 0, memory_order_relaxed) == 1;
+    // Acquire: who was not given the task and is faster than the one who was runs it in his stead.
+    return atomic_exchange_explicit(&task->handed, 0, memory_order_acquire) == 1;
 }
+
+static void start_abroad(struct weft_scheduler *self, struct weft__task *task)
+{
+    struct weft_scheduler *own = task->own;
+    (void)self;
+    weft__task_hand(task);
+    own->ops->on_start(own, task);
+}
+
+static void continue_abroad(struct weft_scheduler *self, struct weft__task *task)
+{
+    struct weft_scheduler *own = task->own;
+    (void)self;
+    weft__task_hand(task);
+    own->ops->on_continue(own, task);
+}
+
+const struct weft_scheduler_ops weft__abroad_ops = {
+    .on_start = start_abroad,
+    .on_continue = continue_abroad,
+};
 
 void weft__guest_turn(struct weft__task *task, struct weft__guest *guest)
 {
@@ -30,7 +50,6 @@ void weft__guest_turn(struct weft__task *task, struct weft__guest *guest)
         weft__future_poll(task);
     }
     guest->current = NULL;
-    weft__task_hand(task);
     if (weft__task_settle(task, runner)) {
         task->sched->ops->on_continue(task->sched, task);
     }
@@ -55,7 +74,7 @@ void weft__visit_home(struct weft__task *task)
 static void go_abroad(struct weft__task *task)
 {
     task->visits = 0;
-    task->sched = task->own;
+    task->sched = &task->crew->abroad;
     task->migratable = task->roams;
     task->movable = task->roams;
     task->abroad = true;

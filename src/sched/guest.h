@@ -18,8 +18,10 @@
 //       visit, or by a timer or op of the task's that ends there. A task abroad does not look at them.
 //   G3  `sched` changes only while the task is running. Who wakes it reads `sched` after it has moved
 //       the word from IDLE to ACTIVE, which acquires what was written before the park.
-//   G4  `handed` says that the scheduler may run the task. It is set before the task can be given to
-//       its scheduler, whichever way it stops, and taken by exchange: a second run is refused.
+//   G4  `handed` says that the scheduler may run the task. It is set by weft__abroad_ops, through which
+//       every task abroad is given to its scheduler, after the last touch of its last run, and taken
+//       by exchange. So from the beginning of a run to the next callback whoever else wants to run the
+//       task is refused, and who takes it sees all that the last run left.
 //   G5  A visit runs no code of the program's. So a thread that is not migratable may make one: what
 //       its own frames remember of the OS thread is valid again when they go on.
 //   G6  A thread whose deadline may be in the wheel ends at home.
@@ -90,13 +92,14 @@ int weft__abroad_checkpoint(struct weft__task *task);
 /// Takes `handed` (G4). False: nobody may run the task now.
 bool weft__task_claim(struct weft__task *task);
 
-/// Before a task that came back from a run may be given to its scheduler (G4).
+/// The task is its scheduler's to run (G4).
 static inline void weft__task_hand(struct weft__task *task)
 {
-    if (weft__unlikely(task->abroad)) {
-        atomic_store_explicit(&task->handed, 1, memory_order_relaxed);
-    }
+    atomic_store_explicit(&task->handed, 1, memory_order_release);
 }
+
+/// The scheduler of tasks abroad, crew->abroad: gives them to their own.
+extern const struct weft_scheduler_ops weft__abroad_ops;
 
 // scheduler.c
 

@@ -107,14 +107,16 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     // After the zero word of the block's last user, for a dump that copies it meanwhile.
     atomic_thread_fence(memory_order_release);
     task->node.kind = WEFT__NODE_TASK;
-    task->sched = own != NULL ? own : spawn->policy != NULL ? spawn->policy : &crew->sched;
+    task->sched = own != NULL             ? &crew->abroad
+                  : spawn->policy != NULL ? spawn->policy
+                                          : &crew->sched;
     task->own = own;
     task->attachment = attr->attachment;
     task->kept_on = NULL;
     task->visits = 0;
     task->abroad = own != NULL;
     task->timed = false;
-    atomic_store_explicit(&task->handed, own != NULL, memory_order_relaxed);
+    atomic_store_explicit(&task->handed, 0, memory_order_relaxed);
     task->home = choose_home(crew, self, attr);
     task->origin = task->home;
     task->scope = spawn->scope;

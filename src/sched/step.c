@@ -79,7 +79,6 @@ static inline unsigned run_relay(struct weft__carrier *carrier, struct weft__tas
         (void)weft__word_clear_notified(task);
         weft__future_poll(task);
     }
-    weft__task_hand(task);
     bool ready = weft__task_settle(task, runner);
     carrier->current = NULL;
     weft__carrier_bury(carrier);

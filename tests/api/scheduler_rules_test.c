@@ -7,6 +7,7 @@
 #include "support/waiting.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -335,6 +336,97 @@ TEST_DRIVERS(misuse_of_run_is_refused)
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
     weft_event_fini(&event);
     weft_scheduler_release(&keeper.base);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+// Somebody who was given nothing tries to run whatever he can.
+
+enum { RIVALS = 8, RIVAL_ROUNDS = 200 };
+
+static weft_task *rivals[RIVALS];
+static atomic_int inside[RIVALS];
+static atomic_bool rivals_over;
+static atomic_int calls[RIVALS]; // of the scheduler, that it has not answered; attached to the task
+
+static void note_call(struct weft_scheduler *self, weft_task *task)
+{
+    (void)self;
+    atomic_fetch_add((atomic_int *)weft_task_attachment(task), 1);
+}
+
+static const struct weft_scheduler_ops noting_ops = { note_call, note_call, NULL, NULL };
+
+/// The scheduler's thread: somebody may have been faster.
+static void *runs_what_it_was_given(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&rivals_over)) {
+        for (int i = 0; i < RIVALS; i++) {
+            if (atomic_exchange(&calls[i], 0) > 0) {
+                int rc = weft_task_run(rivals[i]);
+                CHECK(rc == 0 || rc == -EINVAL);
+            }
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+static int is_run_by_one(void *arg)
+{
+    int number = *(int *)arg;
+    for (int i = 0; i < RIVAL_ROUNDS; i++) {
+        CHECK_EQ(atomic_fetch_add(&inside[number], 1), 0); // promise 3
+        CHECK_EQ(atomic_fetch_sub(&inside[number], 1), 1);
+        CHECK_OK(i % 8 == 0 ? weft_sleep(WEFT_US) : weft_yield());
+    }
+    return 0;
+}
+
+static void *grabs(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&rivals_over)) {
+        for (int i = 0; i < RIVALS; i++) {
+            int rc = weft_task_run(rivals[i]);
+            CHECK(rc == 0 || rc == -EINVAL);
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+TEST_DRIVERS(a_task_is_run_by_one_thread_at_a_time)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    pthread_t threads[2];
+    int numbers[RIVALS];
+    struct weft_scheduler noting;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    options.carriers = 2;
+    weft_scheduler_init(&noting, &noting_ops, "noting", 0);
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    attr.scheduler = &noting;
+    attr.migratable = true;
+    for (int i = 0; i < RIVALS; i++) {
+        numbers[i] = i;
+        attr.attachment = &calls[i];
+        CHECK_OK(weft_runtime_spawn(&rivals[i], runtime, is_run_by_one, &numbers[i], &attr));
+    }
+    CHECK_EQ(pthread_create(&threads[0], NULL, runs_what_it_was_given, NULL), 0);
+    CHECK_EQ(pthread_create(&threads[1], NULL, grabs, NULL), 0);
+    for (int i = 0; i < RIVALS; i++) {
+        weft_task_retain(rivals[i]); // for the one who still tries
+        CHECK_OK(weft_join(NULL, rivals[i], WEFT_FOREVER));
+    }
+    atomic_store(&rivals_over, true);
+    CHECK_EQ(pthread_join(threads[0], NULL), 0);
+    CHECK_EQ(pthread_join(threads[1], NULL), 0);
+    for (int i = 0; i < RIVALS; i++) {
+        weft_task_release(rivals[i]);
+    }
+    weft_scheduler_release(&noting);
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 

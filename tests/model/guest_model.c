@@ -3,7 +3,8 @@
 //
 // The carrier runs its real loop, the guest runs what the task's scheduler was given. The task waits
 // until it is told; it is a thread of the model, and a switch hands over to it and waits until it hands
-// back. A wake that is lost on the way home leaves everybody asleep.
+// back. A wake that is lost on the way home leaves everybody asleep. Somebody who was not given the task
+// may try to run it, too: at most one of them does.
 //
 // Sources: sched/guest.c sched/host.c sched/crew.c sched/step.c sched/inbox.c sched/park.c
 // Sources: sched/wheel.c task/run.c
@@ -20,7 +21,8 @@
 #include "task/host.h"
 #include "task/word.h"
 
-enum { CARRIER_THREAD, GUEST_THREAD, TASK_THREAD };
+enum { CARRIER_THREAD, GUEST_THREAD, TASK_THREAD, GUESTS = 2 };
+enum { FULL = 1, OVER = 2 }; // the lane has the task; the task will not be back
 
 /// Who may go on, of the two sides of a switch.
 struct side {
@@ -31,18 +33,19 @@ struct side {
 static struct weft__crew crew;
 static struct weft__carrier carrier;
 static struct weft__task task;
-static struct weft__guest guest;
+static struct weft__guest
+    guests[GUESTS]; // the scheduler's thread, and one that has no business here
 static struct weft_scheduler own;
 static struct weft__cxx cxx;
 static int its_errno;
-static struct side task_side, carrier_side, guest_side;
-static bool task_is_home;      // the task runs on the carrier's thread; handed over with it
-static _Atomic uint32_t lane;  // of the task's own scheduler
-static _Atomic uint32_t told;  // what the task waits for
-static _Atomic uint32_t ended; // the task will not be back
+static struct side task_side, carrier_side, guest_sides[GUESTS];
+static bool task_is_home;     // the task runs on the carrier's thread; handed over with it
+static _Atomic uint32_t lane; // of the task's own scheduler
+static _Atomic uint32_t told; // what the task waits for
 static weft_time deadline;
 static int handed_over; // times that the scheduler was given the task; plain: handed over with it
 static struct weft__request stop_request;
+static bool intrudes; // somebody runs what he was not given; fixed
 
 struct weft__carrier *weft__carrier_self(void)
 {
@@ -52,16 +55,17 @@ struct weft__carrier *weft__carrier_self(void)
 
 struct weft__guest *weft__guest_self(void)
 {
-    return &guest;
+    return &guests[0];
 }
 
 // Switches.
 
 static struct side *side_of(const struct weft__context *context)
 {
-    return context == &task.context             ? &task_side
-           : context == &carrier.runner.context ? &carrier_side
-                                                : &guest_side;
+    return context == &task.context               ? &task_side
+           : context == &carrier.runner.context   ? &carrier_side
+           : context == &guests[0].runner.context ? &guest_sides[0]
+                                                  : &guest_sides[1];
 }
 
 static void hand_over(struct side *to, int value)
@@ -103,27 +107,42 @@ static void give(struct weft_scheduler *self, struct weft__task *ready)
 {
     mc_assert(self == &own && ready == &task);
     handed_over++;
-    uint32_t before = atomic_exchange_explicit(&lane, 1, memory_order_release);
-    mc_assert(before == 0);
+    // Full if somebody else was faster with what we were given before.
+    uint32_t before = atomic_fetch_or_explicit(&lane, FULL, memory_order_release);
+    mc_assert(before == 0 || intrudes);
     mc_event_set(&lane);
 }
 
 static const struct weft_scheduler_ops own_ops = { .on_start = give, .on_continue = give };
 
+static void run(struct weft__guest *guest)
+{
+    bool claimed = weft__task_claim(&task);
+    mc_assert(!claimed); // G4: we have it
+    guest->current = &task;
+    weft__guest_turn(&task, guest);
+}
+
+static void intrude(void *unused)
+{
+    (void)unused;
+    if (weft__task_claim(&task)) {
+        run(&guests[1]);
+    }
+}
+
 static void run_guest(void *unused)
 {
     (void)unused;
-    while (atomic_load_explicit(&ended, memory_order_acquire) == 0) {
-        if (atomic_exchange_explicit(&lane, 0, memory_order_acquire) == 0) {
+    for (uint32_t got = 0; (got & OVER) == 0;) {
+        got = atomic_exchange_explicit(&lane, 0, memory_order_acquire);
+        if (got == 0) {
             mc_event_wait(&lane);
-            continue;
+        } else if ((got & FULL) != 0 && weft__task_claim(&task)) {
+            run(&guests[0]);
+        } else {
+            mc_assert(got == OVER || intrudes); // G4
         }
-        bool claimed = weft__task_claim(&task);
-        mc_assert(claimed); // G4
-        claimed = weft__task_claim(&task);
-        mc_assert(!claimed);
-        guest.current = &task;
-        weft__guest_turn(&task, &guest);
     }
 }
 
@@ -147,13 +166,15 @@ static void run_task(void *unused)
         weft__host_park(&task, deadline);
         mc_assert(!task_is_home); // it is its scheduler's again
     }
-    mc_assert(task.abroad && task.visits == 0 && task.sched == &own);
+    mc_assert(task.abroad && task.visits == 0 && task.sched == &crew.abroad);
     // The last switch, without a way back.
     struct weft__context *runner = task.return_to;
     task.verdict = WEFT__SETTLED;
-    atomic_store_explicit(&ended, 1, memory_order_release);
     stop_request = (struct weft__request){ .node.kind = WEFT__NODE_REQUEST, .fn = stop };
     weft__put(&carrier, &stop_request.node, NULL);
+    uint32_t before = atomic_fetch_or_explicit(&lane, OVER, memory_order_release);
+    mc_assert(before == 0 || intrudes);
+    mc_event_set(&lane);
     hand_over(side_of(runner), 0);
 }
 
@@ -194,34 +215,39 @@ static void reset(weft_time until)
 {
     memset(&crew, 0, sizeof crew);
     memset(&task, 0, sizeof task);
-    memset(&guest, 0, sizeof guest);
+    memset(guests, 0, sizeof guests);
     memset(&task_side, 0, sizeof task_side);
     memset(&carrier_side, 0, sizeof carrier_side);
-    memset(&guest_side, 0, sizeof guest_side);
+    memset(guest_sides, 0, sizeof guest_sides);
     stage_carrier_init(&carrier, "carrier");
     carrier.driver = &driver;
     carrier.crew = &crew;
-    carrier.runner.errno_at = guest.runner.errno_at = &its_errno;
-    carrier.runner.cxx = guest.runner.cxx = &cxx;
+    carrier.runner.errno_at = &its_errno;
+    carrier.runner.cxx = &cxx;
+    for (int i = 0; i < GUESTS; i++) {
+        guests[i].runner.errno_at = &its_errno;
+        guests[i].runner.cxx = &cxx;
+    }
     crew.carriers = &carrier;
     crew.capacity = 1;
     atomic_init(&crew.started, 1);
     atomic_init(&crew.active, 1);
     crew.sched.ops = &weft__locality_ops;
+    crew.abroad.ops = &weft__abroad_ops;
     own.ops = &own_ops;
     deadline = until;
     task.kind = &weft__kind_thread;
     task.home = &carrier;
     task.crew = &crew;
-    task.sched = task.own = &own;
+    task.sched = &crew.abroad;
+    task.own = &own;
     task.abroad = task.roams = task.migratable = true;
     task.node.kind = WEFT__NODE_TASK;
     task.deadline.fire = weft__deadline_fired;
     atomic_init(&task.handed, 1);
     weft__word_init(&task, 1, 0);
-    atomic_init(&lane, 1); // on_start
+    atomic_init(&lane, FULL); // on_start
     atomic_init(&told, 0);
-    atomic_init(&ended, 0);
     handed_over = 0;
     task_is_home = false;
     mc_name(&task, sizeof task, "task");
@@ -230,7 +256,7 @@ static void reset(weft_time until)
     mc_name(&told, sizeof told, "told");
     mc_name(&task_side, sizeof task_side, "task's turn");
     mc_name(&carrier_side, sizeof carrier_side, "carrier's turn");
-    mc_name(&guest_side, sizeof guest_side, "guest's turn");
+    mc_name(guest_sides, sizeof guest_sides, "guest's turn");
     mc_thread(run_carrier, NULL);
     mc_thread(run_guest, NULL);
     mc_thread(run_task, NULL);
@@ -238,18 +264,31 @@ static void reset(weft_time until)
 
 static void park(void)
 {
+    intrudes = false;
     reset(WEFT_FOREVER);
     mc_thread(tell, NULL);
 }
 
+static void park_with_intruder(void)
+{
+    park();
+    intrudes = true;
+    mc_thread(intrude, NULL);
+}
+
 static void park_with_deadline(void)
 {
+    intrudes = false;
     reset(1000 * WEFT__WHEEL_TICK_NS);
     mc_thread(tell, NULL);
 }
 
 const struct mc_model mc_models[] = {
     { .name = "guest_park", .setup = park, .never_spurious = 1, .max_bound = 1 },
+    { .name = "guest_park_with_intruder",
+      .setup = park_with_intruder,
+      .never_spurious = 1,
+      .max_bound = 1 },
     { .name = "guest_park_with_deadline",
       .setup = park_with_deadline,
       .never_spurious = 1,

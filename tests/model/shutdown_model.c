@@ -292,6 +292,7 @@ static void reset(void)
     atomic_init(&runtime.crew.active, 1);
     runtime.options.grace_ns = WEFT_FOREVER;
     runtime.crew.sched.ops = &weft__locality_ops;
+    runtime.crew.abroad.ops = &weft__abroad_ops;
     weft_future_init(&future, poll_future, cancel_future);
     is_cancelled = false;
     ends = spawned = 0;
