@@ -6,7 +6,8 @@
 //     weft_timeout_init(&timeout, &read.future, weft_after(WEFT_S));
 //     int64_t n = weft_await(&timeout.future, WEFT_FOREVER);
 //
-// The first poll begins the operation, on the carrier of the task that polls. From then on until READY
+// The first poll begins the operation, on the carrier of the task that polls, or on its home if the
+// task is on a scheduler of the program's. From then on until READY
 // the buffers, addresses and arrays it was given belong to the kernel, and the future stays in place.
 // Cancelling asks the kernel to end it: poll on until READY. Bytes that were transferred win over the
 // cancel: the result is their number.
@@ -14,8 +15,7 @@
 // Results are those of the blocking call without a deadline, or a negative errno:
 //     -ECANCELED  it was cancelled, and nothing was transferred
 //     -EBADF      not an open descriptor, or weft_close() closed it meanwhile
-//     -EPERM      polled outside a task, or on a thread of a scheduler of the program's
-//                 (weft/scheduler.h): there a virtual thread makes the blocking call
+//     -EPERM      polled outside a task
 // and what the system call itself says. A descriptor, blocking or not, may be used by any number of
 // these and of blocking calls at the same time. In the simulator they take its sockets only.
 #ifndef WEFT_ASYNC_IO_H

@@ -11,9 +11,10 @@
 // Its threads need know nothing of weft. Whatever a task does there works as on a carrier: it sleeps,
 // locks, sends, joins, is cancelled, keeps its errno and its task-local values. What belongs to a
 // carrier is done by the task's home, the carrier it would have started on: a call that does I/O or
-// waits with a deadline crosses over to it and comes back through the scheduler. Connections,
-// listeners and message sockets (weft/net.h, weft/dgram.h) are a carrier's own: -EXDEV; and so are the
-// futures of weft/async_io.h: -EPERM.
+// waits with a deadline crosses over to it and comes back through the scheduler; a future of
+// weft/async_io.h sends its operation there. Connections, listeners and message sockets (weft/net.h,
+// weft/dgram.h) are a carrier's own: -EXDEV; and so are cases for descriptors in a select that is
+// polled as a future (weft/select.h): -EPERM.
 #ifndef WEFT_SCHEDULER_H
 #define WEFT_SCHEDULER_H
 

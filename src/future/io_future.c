@@ -4,14 +4,18 @@
 // cancelled from others meanwhile (futures move), and its storage goes when it is READY.
 //
 //     poll, cancel: the owner                  the op's carrier
-//     submit, clone the waker                  done: the op is over, unless a request is on its way
-//     over? READY                              request: cancel the op, or, if it has ended
-//     cancel: here: to the driver                meanwhile, it is over now
+//     clone the waker                          done: the op is over, unless a request is on its way
+//     begin:  here: submit                     request: submit the op, or
+//             elsewhere: request, to the inbox   cancel it, or, if it has ended meanwhile,
+//     over? READY                                it is over now
+//     cancel: here: to the driver
 //             elsewhere: request, to the inbox
 //
 //   I1  The bell (task/bell.h) is rung on the op's carrier when the op has ended and no request is on
 //       its way to it. Releasing its lock is the carrier's last touch.
-//   I2  A request is sent at most once, and only while the op has not ended.
+//   I2  A request is sent only while none is on its way and the op has not ended: once to begin, where
+//       the task is on a thread of its scheduler's (sched/guest.h), and once to cancel. A cancel that
+//       finds the former on its way leaves word: then the op is not begun.
 //   I3  An op in flight is listed under its descriptor, so that weft_close() finds it (io/close.c, F1).
 //   I4  As for calls (io/call.c): a cancelled future starts nothing, bytes win over the cancel, and what
 //       a signal has cut short is begun again.
@@ -70,16 +74,6 @@ static void closes(struct weft__use *use, struct weft__carrier *carrier)
     ask_driver(io);
 }
 
-static void request_arrived(struct weft__request *request, struct weft__carrier *carrier)
-{
-    struct weft__io_future *io = weft__container_of(request, struct weft__io_future, request);
-    (void)carrier;
-    if (!io->ended) { // written by this thread
-        ask_driver(io);
-    }
-    settle(io, true);
-}
-
 static enum weft_poll ready(struct weft__io_future *io, int64_t result)
 {
     io->phase = READY;
@@ -103,19 +97,52 @@ static int check_position(const struct weft__io_future *io, const struct weft__c
 }
 
 /// What comes before the op: 0, or what the future ends with; -EAGAIN: ask again.
-static int prepare(struct weft__io_future *io, struct weft__carrier *carrier)
+static int prepare(const struct weft__io_future *io, struct weft__carrier *carrier)
 {
-    if (io->cancelled) {
-        return -ECANCELED;
-    }
-    if (carrier == NULL || carrier->current == NULL) {
-        return weft__no_task();
-    }
     if (io->error < 0) {
         return io->error;
     }
     int rc = check_position(io, carrier->crew);
     return rc < 0 ? rc : weft__descriptor_use(carrier, io->op.fd);
+}
+
+/// On the carrier, which has no task at the moment: what has no op is over at once.
+static void begin_there(struct weft__io_future *io, struct weft__carrier *carrier, bool unwanted)
+{
+    int rc = unwanted ? -ECANCELED : prepare(io, carrier);
+    io->begun = true;
+    if (rc < 0) {
+        io->op.result = rc == -EAGAIN ? -EINTR : rc; // somebody is inside close(2): once more
+    } else if (!carrier->driver->submit(carrier->driver_state, &io->op)) {
+        weft__use_begin(&io->use, carrier, io->op.fd, closes);
+        return;
+    }
+    settle(io, false);
+}
+
+static void request_arrived(struct weft__request *request, struct weft__carrier *carrier)
+{
+    struct weft__io_future *io = weft__container_of(request, struct weft__io_future, request);
+    if (io->begun) {
+        if (!io->ended) { // written by this thread
+            ask_driver(io);
+        }
+        settle(io, true);
+        return;
+    }
+    weft__lock_acquire(&io->bell.lock);
+    io->queued = false;
+    bool unwanted = io->unwanted;
+    weft__lock_release(&io->bell.lock);
+    begin_there(io, carrier, unwanted);
+}
+
+static void send_request(struct weft__io_future *io, struct weft__carrier *self)
+{
+    struct weft__crew *crew = io->carrier->crew;
+    weft__crew_enter(crew);
+    weft__put(io->carrier, &io->request.node, self);
+    weft__crew_leave(crew);
 }
 
 static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker);
@@ -133,9 +160,20 @@ static enum weft_poll end(struct weft__io_future *io, const weft_waker *waker)
     return begin(io, waker);
 }
 
-static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
+/// The task runs on a thread of its scheduler's: its home has the driver.
+static enum weft_poll begin_from_abroad(struct weft__io_future *io, const weft_waker *waker)
 {
-    struct weft__carrier *carrier = weft__carrier_self();
+    weft__bell_set(&io->bell, waker);
+    io->phase = IN_FLIGHT;
+    io->begun = io->unwanted = false;
+    io->queued = true;
+    send_request(io, NULL);
+    return WEFT_PENDING;
+}
+
+static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *waker)
+{
+    struct weft__carrier *carrier = io->carrier;
     int rc = prepare(io, carrier);
     if (weft__unlikely(rc == -EAGAIN)) { // somebody is inside close(2)
         io->phase = FRESH;
@@ -145,9 +183,7 @@ static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
     if (weft__unlikely(rc < 0)) {
         return ready(io, rc);
     }
-    io->carrier = carrier;
-    io->op.done = op_done;
-    io->ended = false;
+    io->begun = true;
     if (carrier->driver->submit(carrier->driver_state, &io->op)) {
         io->phase = IN_FLIGHT; // for end(), which may have to begin again
         return end(io, waker);
@@ -156,6 +192,22 @@ static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
     weft__bell_set(&io->bell, waker); // done() is called by this thread, and later
     io->phase = IN_FLIGHT;
     return WEFT_PENDING;
+}
+
+static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
+{
+    struct weft__carrier *self = weft__carrier_self();
+    if (io->cancelled) {
+        return ready(io, -ECANCELED);
+    }
+    const struct weft__task *task = self != NULL ? self->current : weft__task_self();
+    if (task == NULL) {
+        return ready(io, weft__no_task());
+    }
+    io->carrier = self != NULL ? self : task->home;
+    io->op.done = op_done;
+    io->ended = false;
+    return self != NULL ? begin_here(io, waker) : begin_from_abroad(io, waker);
 }
 
 static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
@@ -170,17 +222,15 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
 }
 
 /// From another thread: I2. Once it is sent the future is not over before it has arrived.
-static void send_request(struct weft__io_future *io, struct weft__carrier *self)
+static void request_cancel(struct weft__io_future *io, struct weft__carrier *self)
 {
-    struct weft__crew *crew = io->carrier->crew;
     weft__lock_acquire(&io->bell.lock);
-    bool send = !io->ended;
-    io->queued = send;
+    bool send = !io->ended && !io->queued;
+    io->unwanted = io->queued;
+    io->queued = io->queued || send;
     weft__lock_release(&io->bell.lock);
     if (send) {
-        weft__crew_enter(crew);
-        weft__put(io->carrier, &io->request.node, self);
-        weft__crew_leave(crew);
+        send_request(io, self);
     }
 }
 
@@ -192,8 +242,8 @@ static void cancel(struct weft_future *future)
         return;
     }
     struct weft__carrier *self = weft__carrier_self();
-    if (self != io->carrier) {
-        send_request(io, self);
+    if (self != io->carrier || !io->begun) {
+        request_cancel(io, self);
     } else if (!io->ended) {
         ask_driver(io);
     }

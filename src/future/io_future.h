@@ -11,7 +11,7 @@ struct weft__io_future {
     struct weft_future future;
     struct weft__op op;            // the driver's while in flight
     struct weft__use use;          // the carrier's
-    struct weft__request request;  // in the carrier's inbox while `queued`
+    struct weft__request request;  // in the carrier's inbox while `queued`: begin, or end it
     struct weft__carrier *carrier; // where the op is; fixed while in flight
     int error;                     // what it was prepared with is wrong; fixed
     bool at_position;              // fixed
@@ -20,11 +20,13 @@ struct weft__io_future {
     uint8_t phase;
     bool cancelled;
     bool closed; // the carrier's while in flight
+    bool begun;  // the same: the driver has it, or had
 
     struct weft__bell bell; // rung when it is over
     // Under the bell's lock. `ended` is written by the carrier only, which reads it without.
     bool ended;
     bool queued;
+    bool unwanted; // was cancelled while the request to begin was queued
 };
 _Static_assert(sizeof(struct weft__io_future) <= sizeof(struct weft_io_future), "public size");
 
