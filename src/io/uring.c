@@ -83,6 +83,12 @@ static void take_event(struct weft__uring *u, int result, uint32_t flags)
 
 static void take_own(struct weft__uring *u, uint64_t tag, int result, uint32_t flags)
 {
+    if (tag >= WEFT__TAGS) {
+        if (result == -ENOENT) {
+            weft__uring_cancel_missed(u, (uint32_t)(tag >> 3));
+        }
+        return;
+    }
     switch (tag) {
     case WEFT__TAG_TRIAL:
         if ((flags & IORING_CQE_F_NOTIF) == 0) {
@@ -110,7 +116,7 @@ static int reap(struct weft__uring *u)
         uint32_t flags = cqe->flags;
         // Room for what done() submits and the kernel completes at once.
         io_uring_smp_store_release(cq->khead, ++head);
-        if (weft__likely(data >= WEFT__TAGS)) {
+        if (weft__likely(data >= WEFT__TAGS && (data & 7) == 0)) {
             events += weft__uring_complete(u, (struct weft__op *)(uintptr_t)data, result, flags);
         } else {
             take_own(u, data, result, flags);

@@ -52,6 +52,9 @@ enum weft__uring_tag {
     WEFT__TAGS,
 };
 
+/// A request to cancel an op that has a place says which: bits that no address of an op has.
+#define WEFT__TAG_CANCEL_AT(place) ((uint64_t)(place) << 3 | 7)
+
 /// What not every kernel can do.
 #define WEFT__URING_CANCEL_FD 0x01u     ///< 5.19: cancel by descriptor, or everything
 #define WEFT__URING_MULTI_ACCEPT 0x02u  ///< 5.19
@@ -297,6 +300,9 @@ bool weft__uring_receive(struct weft__uring *u, struct weft__op *op, int *result
 void weft__uring_cancel(void *state, struct weft__op *op);
 void weft__uring_forget(void *state, int fd);
 void weft__uring_put_cancel(struct io_uring_sqe *sqe, struct weft__op *op);
+
+/// The kernel has not found the op that a request to cancel was about, which had this place.
+void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place);
 
 /// Asks everything that the kernel holds to end.
 void weft__uring_cancel_all(struct weft__uring *u);

@@ -3,10 +3,14 @@
 
 #include "io/uring.h"
 
+/// So often a cancel is sent that the kernel does not find the op for.
+enum { ATTEMPTS = 64 };
+
 void weft__uring_put_cancel(struct io_uring_sqe *sqe, struct weft__op *op)
 {
+    uint32_t place = (uint32_t)((uintptr_t)op->extra >> 1);
     io_uring_prep_cancel64(sqe, (uintptr_t)op, 0);
-    sqe->user_data = WEFT__TAG_CANCEL;
+    sqe->user_data = place != 0 ? WEFT__TAG_CANCEL_AT(place) : WEFT__TAG_CANCEL;
 }
 
 static void send_cancel(struct weft__uring *u, struct weft__op *op)
@@ -22,6 +26,26 @@ static void send_cancel(struct weft__uring *u, struct weft__op *op)
     }
     op->scratch |= WEFT__MARK_UNSENT;
     weft__op_list_push(&u->unsent, op);
+}
+
+/// Nearly always the op has ended. But one that is on its way from one of the kernel's queues to another is
+/// in neither: a connect to a Unix socket whose backlog is full goes round a hundred times before a
+/// worker waits with it, and a cancel that comes with it, or soon after, does not find it. Then we ask
+/// again. Whoever has the place by now was asked to end, too. What a disk has is never found, but ends
+/// by itself, so that we do not ask for ever.
+void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place)
+{
+    uintptr_t there = u->flight.places[place];
+    struct weft__op *op = (struct weft__op *)there; // NOLINT(performance-no-int-to-ptr)
+    if (there == 0 || (there & WEFT__FLIGHT_BIT) != 0 || u->closing ||
+        (op->scratch & (WEFT__MARK_ASKED | WEFT__MARK_UNSENT | WEFT__MARK_SUSPECT)) !=
+            WEFT__MARK_ASKED) {
+        return;
+    }
+    if ((op->stage == WEFT__STAGE_RING || op->stage == WEFT__STAGE_POLL) && op->result < ATTEMPTS) {
+        op->result++;
+        send_cancel(u, op);
+    }
 }
 
 /// Takes back what the kernel has not seen. False if it has.
@@ -44,6 +68,7 @@ void weft__uring_cancel(void *state, struct weft__op *op)
     }
     op->scratch |= WEFT__MARK_ASKED;
     if (!withdraw(u, op) && (op->stage == WEFT__STAGE_RING || op->stage == WEFT__STAGE_POLL)) {
+        op->result = 0; // counts the attempts
         send_cancel(u, op);
         if (weft__unlikely(u->lossy)) {
             weft__uring_suspect(u, op);

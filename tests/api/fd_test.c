@@ -440,6 +440,34 @@ static int wait_in_a_backlog(void *arg)
     return 0;
 }
 
+/// The cancel goes to the kernel together with the connect, or right behind it.
+static int give_up_at_once(void *arg)
+{
+    struct crowd crowd = { .addr.sun_family = AF_UNIX };
+    (void)arg;
+    snprintf(crowd.addr.sun_path + 1, sizeof crowd.addr.sun_path - 1, "weft-fd-late-%d",
+             (int)getpid());
+    crowd.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_OK(bind(crowd.listener, (struct sockaddr *)&crowd.addr, sizeof crowd.addr));
+    CHECK_OK(listen(crowd.listener, 0));
+    int first = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_OK(connect(first, (struct sockaddr *)&crowd.addr, sizeof crowd.addr));
+    for (unsigned i = 0; i < 100; i++) {
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK_EQ(weft_connect(fd, (struct sockaddr *)&crowd.addr, sizeof crowd.addr,
+                              weft_after(i % 4 * 20 * WEFT_US)),
+                 -ETIMEDOUT);
+        CHECK_OK(weft_close(fd));
+    }
+    CHECK_OK(weft_close(first));
+    return weft_close(crowd.listener);
+}
+
+TEST_DRIVERS(connecting_is_given_up_at_once)
+{
+    run(give_up_at_once);
+}
+
 TEST_DRIVERS(connecting_waits_for_room_in_a_backlog)
 {
     run(wait_in_a_backlog);
