@@ -515,7 +515,7 @@ TEST_DRIVERS(a_deadline_ends_a_wait_and_takes_what_is_there)
 static int write_late(void *arg)
 {
     (void)arg;
-    enum { SIZE = 4 << 20 };
+    enum { SIZE = 16 << 20 };
     char *data = malloc(SIZE);
     for (int i = 0; i < 2 * CHANNEL_KINDS; i++) {
         enum channel_kind kind = (enum channel_kind)(i / 2);

@@ -110,8 +110,17 @@ uint64_t test_scaled(uint64_t full)
     return scaled ? scaled : 1;
 }
 
+static bool polls_by_tasks(void)
+{
+    const char *poller = getenv("WEFT_POLLER");
+    return poller != NULL && strcmp(poller, "tasks") == 0;
+}
+
 bool test_uring_available(void)
 {
+    if (polls_by_tasks()) {
+        return false;
+    }
 #if TEST_HAVE_URING
     struct io_uring_params params;
     memset(&params, 0, sizeof params);
@@ -244,22 +253,14 @@ void test_check_ok(const char *file, int line, const char *text, long long resul
 
 // One test, in this process.
 
-static bool polls_by_tasks(void)
-{
-    const char *poller = getenv("WEFT_POLLER");
-    return poller != NULL && strcmp(poller, "tasks") == 0;
-}
-
 static int run_here(const struct test_case *test)
 {
     current_driver = test->driver;
     switch (test->driver) {
     case TEST_DRIVER_URING:
         if (!test_uring_available()) {
-            test_skip("io_uring is not available");
-        }
-        if (polls_by_tasks()) {
-            test_skip("WEFT_POLLER=tasks waits in epoll");
+            test_skip(polls_by_tasks() ? "WEFT_POLLER=tasks waits in epoll"
+                                       : "io_uring is not available");
         }
         setenv("WEFT_IO", "uring", 1);
         break;
