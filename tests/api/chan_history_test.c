@@ -5,6 +5,8 @@
 // was sent before b was begun to be sent, b is not received before a is begun to be received.
 #include "support/test.h"
 
+#include "support/chance.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <weft.h>
@@ -31,16 +33,6 @@ struct member {
     uint64_t random;
 };
 
-static uint64_t below(struct member *m, uint64_t limit)
-{
-    return test_random(&m->random) % limit;
-}
-
-static weft_time some_deadline(struct member *m)
-{
-    return weft_after(below(m, 3) == 0 ? below(m, 200 * WEFT_US) : WEFT_MS);
-}
-
 static void check_rc(int rc)
 {
     CHECK(rc == 0 || rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EPIPE || rc == -EAGAIN);
@@ -50,14 +42,14 @@ static void check_rc(int rc)
 static int send_with_permit(struct member *m, const uint32_t *number)
 {
     struct history *h = m->history;
-    int rc = weft_chan_reserve(h->chan, some_deadline(m));
+    int rc = weft_chan_reserve(h->chan, some_deadline(&m->random));
     if (rc != 0) {
         return rc == -EINVAL ? -EAGAIN : rc; // a rendezvous has none
     }
-    if (below(m, 2) == 0) {
-        (void)weft_sleep(below(m, 50 * WEFT_US));
+    if (below(&m->random, 2) == 0) {
+        (void)weft_sleep(below(&m->random, 50 * WEFT_US));
     }
-    if (below(m, 4) == 0) {
+    if (below(&m->random, 4) == 0) {
         weft_chan_abort(h->chan);
         return -EAGAIN;
     }
@@ -72,14 +64,14 @@ static void send_one(struct member *m)
     struct weft_sync_future f;
     int rc;
     *item = (struct item){ h->clock++, NEVER, NEVER, NEVER };
-    switch (below(m, 4)) {
+    switch (below(&m->random, 4)) {
     case 0: rc = weft_chan_try_send(h->chan, &number); break;
     case 1:
         weft_chan_send_future(&f, h->chan, &number);
-        rc = (int)weft_await(&f.future, some_deadline(m));
+        rc = (int)weft_await(&f.future, some_deadline(&m->random));
         break;
     case 2: rc = send_with_permit(m, &number); break;
-    default: rc = weft_chan_send(h->chan, &number, some_deadline(m)); break;
+    default: rc = weft_chan_send(h->chan, &number, some_deadline(&m->random)); break;
     }
     check_rc(rc);
     if (rc == 0) {
@@ -96,7 +88,7 @@ static void recv_one(struct member *m, weft_time deadline)
     uint32_t number = MOST_ITEMS;
     struct weft_sync_future f;
     int rc;
-    switch (below(m, 3)) {
+    switch (below(&m->random, 3)) {
     case 0: rc = weft_chan_try_recv(&number, h->chan); break;
     case 1:
         weft_chan_recv_future(&f, &number, h->chan);
@@ -118,13 +110,13 @@ static int run_member(void *arg)
 {
     struct member *m = arg;
     for (int i = 0; i < STEPS; i++) {
-        if (below(m, 2) == 0) {
+        if (below(&m->random, 2) == 0) {
             send_one(m);
         } else {
-            recv_one(m, some_deadline(m));
+            recv_one(m, some_deadline(&m->random));
         }
-        if (below(m, 3) == 0) {
-            (void)weft_sleep(below(m, 100 * WEFT_US));
+        if (below(&m->random, 3) == 0) {
+            (void)weft_sleep(below(&m->random, 100 * WEFT_US));
         }
     }
     return 0;

@@ -5,6 +5,8 @@
 // return is the order of the reference, and plain variables will do.
 #include "support/test.h"
 
+#include "support/chance.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <weft.h>
@@ -31,16 +33,6 @@ struct actor {
     struct world *world;
     uint64_t random;
 };
-
-static uint64_t below(struct actor *a, uint64_t limit)
-{
-    return test_random(&a->random) % limit;
-}
-
-static weft_time some_deadline(struct actor *a)
-{
-    return weft_after(below(a, 3) == 0 ? below(a, 100 * WEFT_US) : WEFT_MS);
-}
 
 static void post(struct world *w)
 {
@@ -82,13 +74,13 @@ static int run_sender(void *arg)
     struct actor *a = arg;
     struct world *w = a->world;
     for (int i = 0; i < STEPS; i++) {
-        switch (below(a, 3)) {
+        switch (below(&a->random, 3)) {
         case 0: post(w); break;
         case 1: tell(w); break;
         default: set_watch(w, test_random(&a->random)); break;
         }
-        if (below(a, 3) == 0) {
-            (void)weft_sleep(below(a, 100 * WEFT_US));
+        if (below(&a->random, 3) == 0) {
+            (void)weft_sleep(below(&a->random, 100 * WEFT_US));
         }
     }
     if (--w->senders == 0) {
@@ -100,12 +92,12 @@ static int run_sender(void *arg)
 static int fetch(struct actor *a, uint64_t *item)
 {
     struct weft_sync_future f;
-    switch (below(a, 3)) {
+    switch (below(&a->random, 3)) {
     case 0: return weft_mailbox_try_recv(item, a->world->mailbox);
     case 1:
         weft_mailbox_recv_future(&f, item, a->world->mailbox);
-        return (int)weft_await(&f.future, some_deadline(a));
-    default: return weft_mailbox_recv(item, a->world->mailbox, some_deadline(a));
+        return (int)weft_await(&f.future, some_deadline(&a->random));
+    default: return weft_mailbox_recv(item, a->world->mailbox, some_deadline(&a->random));
     }
 }
 
@@ -125,7 +117,7 @@ static int run_owner(void *arg) // of the mailbox
         } else {
             CHECK(rc == -ETIMEDOUT || rc == -EAGAIN);
             CHECK_EQ(item, UINT64_MAX);
-            (void)weft_sleep(below(a, 50 * WEFT_US));
+            (void)weft_sleep(below(&a->random, 50 * WEFT_US));
         }
     }
 }
@@ -133,12 +125,12 @@ static int run_owner(void *arg) // of the mailbox
 static int hear(struct actor *a, uint64_t *item, struct weft_broadcast_receiver *receiver)
 {
     struct weft_sync_future f;
-    switch (below(a, 3)) {
+    switch (below(&a->random, 3)) {
     case 0: return weft_broadcast_try_recv(item, receiver);
     case 1:
         weft_broadcast_recv_future(&f, item, receiver);
-        return (int)weft_await(&f.future, some_deadline(a));
-    default: return weft_broadcast_recv(item, receiver, some_deadline(a));
+        return (int)weft_await(&f.future, some_deadline(&a->random));
+    default: return weft_broadcast_recv(item, receiver, some_deadline(&a->random));
     }
 }
 
@@ -160,8 +152,8 @@ static int run_listener(void *arg)
         } else {
             CHECK_EQ(item, UINT64_MAX);
         }
-        if (below(a, 2) == 0) {
-            (void)weft_sleep(below(a, 100 * WEFT_US));
+        if (below(&a->random, 2) == 0) {
+            (void)weft_sleep(below(&a->random, 100 * WEFT_US));
         }
     } while (rc != -EPIPE && rc != -ECANCELED);
     CHECK(rc == -ECANCELED || next == w->sent);
@@ -174,9 +166,9 @@ static uint64_t look(struct actor *a)
     struct world *w = a->world;
     uint64_t value;
     uint64_t seen;
-    if (below(a, 2) == 0) {
+    if (below(&a->random, 2) == 0) {
         const uint64_t *borrowed = weft_watch_borrow(&seen, w->watch);
-        (void)weft_sleep(below(a, 100 * WEFT_US));
+        (void)weft_sleep(below(&a->random, 100 * WEFT_US));
         value = *borrowed;
         weft_watch_return(w->watch, borrowed);
     } else {
@@ -195,11 +187,11 @@ static int run_follower(void *arg)
     int rc;
     do {
         struct weft_sync_future f;
-        if (below(a, 2) == 0) {
+        if (below(&a->random, 2) == 0) {
             weft_watch_wait_future(&f, w->watch, seen);
-            rc = (int)weft_await(&f.future, some_deadline(a));
+            rc = (int)weft_await(&f.future, some_deadline(&a->random));
         } else {
-            rc = weft_watch_wait(w->watch, seen, some_deadline(a));
+            rc = weft_watch_wait(w->watch, seen, some_deadline(&a->random));
         }
         CHECK(rc != 0 || w->generation > seen);
         seen = rc == 0 ? look(a) : seen;

@@ -8,6 +8,8 @@
 // not received before a is begun to be received.
 #include "support/test.h"
 
+#include "support/chance.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <weft.h>
@@ -38,16 +40,6 @@ struct member {
     uint64_t random;
 };
 
-static uint64_t below(struct member *m, uint64_t limit)
-{
-    return test_random(&m->random) % limit;
-}
-
-static weft_time some_deadline(struct member *m)
-{
-    return weft_after(below(m, 3) == 0 ? below(m, 200 * WEFT_US) : WEFT_MS);
-}
-
 static uint32_t new_item(struct history *h, int chan)
 {
     CHECK_LT(h->count, MOST_ITEMS);
@@ -73,10 +65,11 @@ static void was_received(struct history *h, uint32_t number, int chan, int begin
 static void send_plain(struct member *m)
 {
     struct history *h = m->history;
-    int chan = (int)below(m, CHANS);
+    int chan = (int)below(&m->random, CHANS);
     uint32_t number = new_item(h, chan);
-    int rc = below(m, 3) == 0 ? weft_chan_try_send(h->chans[chan], &number)
-                              : weft_chan_send(h->chans[chan], &number, some_deadline(m));
+    int rc = below(&m->random, 3) == 0
+                 ? weft_chan_try_send(h->chans[chan], &number)
+                 : weft_chan_send(h->chans[chan], &number, some_deadline(&m->random));
     if (rc == 0) {
         was_sent(h, number);
     }
@@ -105,9 +98,9 @@ struct choice {
 static struct weft_case make_case(struct member *m, struct choice *c)
 {
     struct history *h = m->history;
-    c->chan = (int)below(m, CHANS);
+    c->chan = (int)below(&m->random, CHANS);
     c->number = MOST_ITEMS;
-    switch (below(m, 10)) {
+    switch (below(&m->random, 10)) {
     case 0:
     case 1:
     case 2:
@@ -120,9 +113,9 @@ static struct weft_case make_case(struct member *m, struct choice *c)
         return weft_case_send(h->chans[c->chan], &c->number);
     case 7:
         c->kind = ACQUIRES;
-        c->permits = 1 + below(m, PERMITS);
+        c->permits = 1 + below(&m->random, PERMITS);
         return weft_case_semaphore(&h->semaphore, c->permits);
-    case 8: c->kind = ELSE; return weft_case_time(some_deadline(m));
+    case 8: c->kind = ELSE; return weft_case_time(some_deadline(&m->random));
     default: c->kind = ELSE; return weft_case_token(&h->token);
     }
 }
@@ -130,13 +123,13 @@ static struct weft_case make_case(struct member *m, struct choice *c)
 static int select_somehow(struct member *m, struct weft_case *cases, size_t count)
 {
     struct weft_selection selection;
-    switch (below(m, 5)) {
+    switch (below(&m->random, 5)) {
     case 0: return weft_select_try(cases, count);
     case 1:
     case 2:
         weft_select_future(&selection, cases, count);
-        return (int)weft_await(&selection.future, some_deadline(m));
-    default: return weft_select(cases, count, some_deadline(m));
+        return (int)weft_await(&selection.future, some_deadline(&m->random));
+    default: return weft_select(cases, count, some_deadline(&m->random));
     }
 }
 
@@ -145,13 +138,13 @@ static void select_some(struct member *m)
     struct history *h = m->history;
     struct choice choices[CASES];
     struct weft_case cases[CASES];
-    size_t count = 1 + below(m, CASES);
+    size_t count = 1 + below(&m->random, CASES);
     for (size_t i = 0; i < count; i++) {
         cases[i] = make_case(m, &choices[i]);
     }
     int begin = h->clock++;
     int rc = select_somehow(m, cases, count);
-    while ((rc == -ETIMEDOUT || rc == -EAGAIN) && below(m, 2) == 0) {
+    while ((rc == -ETIMEDOUT || rc == -EAGAIN) && below(&m->random, 2) == 0) {
         rc = select_somehow(m, cases, count); // the same cases once more
     }
     CHECK(rc >= 0 || rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EAGAIN);
@@ -174,7 +167,7 @@ static void select_some(struct member *m)
     } else if (committed && choices[rc].kind == SENDS) {
         was_sent(h, choices[rc].number);
     } else if (committed && choices[rc].kind == ACQUIRES) {
-        (void)weft_sleep(below(m, 100 * WEFT_US));
+        (void)weft_sleep(below(&m->random, 100 * WEFT_US));
         CHECK_OK(weft_semaphore_release(&h->semaphore, choices[rc].permits));
     }
 }
@@ -183,13 +176,13 @@ static int run_member(void *arg)
 {
     struct member *m = arg;
     for (int i = 0; i < STEPS; i++) {
-        switch (below(m, 6)) {
+        switch (below(&m->random, 6)) {
         case 0: send_plain(m); break;
-        case 1: receive_plain(m, (int)below(m, CHANS), some_deadline(m)); break;
+        case 1: receive_plain(m, (int)below(&m->random, CHANS), some_deadline(&m->random)); break;
         default: select_some(m); break;
         }
-        if (below(m, 3) == 0) {
-            (void)weft_sleep(below(m, 100 * WEFT_US));
+        if (below(&m->random, 3) == 0) {
+            (void)weft_sleep(below(&m->random, 100 * WEFT_US));
         }
     }
     return 0;

@@ -2,6 +2,8 @@
 // exclusion, nothing is lost, and nobody starves.
 #include "support/test.h"
 
+#include "support/chance.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,24 +30,19 @@ struct member {
     uint64_t random;
 };
 
-static uint64_t below(struct member *m, uint64_t limit)
-{
-    return test_random(&m->random) % limit;
-}
-
 /// Does something that takes time, or not; gives up early if cancelled.
 static void dawdle(struct member *m)
 {
-    switch (below(m, 4)) {
+    switch (below(&m->random, 4)) {
     case 0: (void)weft_yield(); break;
-    case 1: (void)weft_sleep(below(m, 300 * WEFT_US)); break;
+    case 1: (void)weft_sleep(below(&m->random, 300 * WEFT_US)); break;
     default: break;
     }
 }
 
-static weft_time some_deadline(struct member *m)
+static weft_time patience(struct member *m)
 {
-    return below(m, 2) == 0 ? WEFT_FOREVER : weft_after(below(m, 500 * WEFT_US));
+    return below(&m->random, 2) == 0 ? WEFT_FOREVER : weft_after(below(&m->random, 500 * WEFT_US));
 }
 
 static void note_wait(struct member *m, weft_time since)
@@ -68,11 +65,11 @@ static void use_mutex(struct member *m)
     weft_time since = weft_now();
     struct weft_sync_future f;
     int rc;
-    if (below(m, 3) == 0) {
+    if (below(&m->random, 3) == 0) {
         weft_mutex_lock_future(&f, &w->mutex);
-        rc = (int)weft_await(&f.future, some_deadline(m));
+        rc = (int)weft_await(&f.future, patience(m));
     } else {
-        rc = weft_mutex_lock(&w->mutex, some_deadline(m));
+        rc = weft_mutex_lock(&w->mutex, patience(m));
         CHECK(rc != -ECANCELED);
     }
     check_rc(rc);
@@ -82,11 +79,11 @@ static void use_mutex(struct member *m)
     note_wait(m, since);
     CHECK_EQ(w->holders++, 0);
     dawdle(m);
-    if (below(m, 4) == 0) {
+    if (below(&m->random, 4) == 0) {
         w->holders--;
-        check_rc(weft_cond_wait(&w->cond, &w->mutex, weft_after(below(m, WEFT_MS))));
+        check_rc(weft_cond_wait(&w->cond, &w->mutex, weft_after(below(&m->random, WEFT_MS))));
         CHECK_EQ(w->holders++, 0);
-    } else if (below(m, 3) == 0) {
+    } else if (below(&m->random, 3) == 0) {
         weft_cond_signal(&w->cond);
     }
     CHECK_EQ(w->holders--, 1);
@@ -101,7 +98,7 @@ static void use_rwlock_to_write(struct member *m)
     dawdle(m);
     CHECK_EQ(w->readers, 0);
     CHECK_EQ(w->writers--, 1);
-    if (below(m, 2) == 0) {
+    if (below(&m->random, 2) == 0) {
         weft_rwlock_write_unlock(&w->rwlock);
         return;
     }
@@ -116,8 +113,8 @@ static void use_rwlock(struct member *m)
 {
     struct world *w = m->world;
     weft_time since = weft_now();
-    bool writes = below(m, 3) == 0;
-    weft_time deadline = some_deadline(m);
+    bool writes = below(&m->random, 3) == 0;
+    weft_time deadline = patience(m);
     int rc = writes ? weft_rwlock_write(&w->rwlock, deadline)
                     : weft_rwlock_read(&w->rwlock, deadline);
     CHECK(rc == 0 || rc == -ETIMEDOUT);
@@ -133,8 +130,8 @@ static void use_rwlock(struct member *m)
     CHECK_EQ(w->writers, 0);
     dawdle(m);
     CHECK_EQ(w->writers, 0);
-    if (below(m, 3) == 0) {
-        rc = weft_rwlock_upgrade(&w->rwlock, some_deadline(m));
+    if (below(&m->random, 3) == 0) {
+        rc = weft_rwlock_upgrade(&w->rwlock, patience(m));
         CHECK(rc == 0 || rc == -ETIMEDOUT || rc == -EDEADLK);
         if (rc == 0) {
             w->readers--;
@@ -149,15 +146,15 @@ static void use_rwlock(struct member *m)
 static void use_semaphore(struct member *m)
 {
     struct world *w = m->world;
-    uint64_t count = 1 + below(m, PERMITS);
+    uint64_t count = 1 + below(&m->random, PERMITS);
     weft_time since = weft_now();
     struct weft_sync_future f;
     int rc;
-    if (below(m, 3) == 0) {
+    if (below(&m->random, 3) == 0) {
         weft_semaphore_acquire_future(&f, &w->semaphore, count);
-        rc = (int)weft_await(&f.future, some_deadline(m));
+        rc = (int)weft_await(&f.future, patience(m));
     } else {
-        rc = weft_semaphore_acquire(&w->semaphore, count, some_deadline(m));
+        rc = weft_semaphore_acquire(&w->semaphore, count, patience(m));
     }
     check_rc(rc);
     if (rc < 0) {
@@ -174,10 +171,10 @@ static void use_semaphore(struct member *m)
 static void use_notify(struct member *m)
 {
     struct world *w = m->world;
-    if (below(m, 2) == 0) {
+    if (below(&m->random, 2) == 0) {
         weft_notify_one(&w->notify);
     } else {
-        check_rc(weft_notify_wait(&w->notify, weft_after(below(m, 500 * WEFT_US))));
+        check_rc(weft_notify_wait(&w->notify, weft_after(below(&m->random, 500 * WEFT_US))));
     }
 }
 
@@ -185,7 +182,7 @@ static int run_member(void *arg)
 {
     struct member *m = arg;
     for (int i = 0; i < STEPS; i++) {
-        switch (below(m, 4)) {
+        switch (below(&m->random, 4)) {
         case 0: use_mutex(m); break;
         case 1: use_rwlock(m); break;
         case 2: use_semaphore(m); break;
