@@ -75,8 +75,8 @@ TEST(addresses_are_read)
     struct load_address address;
     CHECK_EQ(load_address_parse(&address, "tcp://127.0.0.1:80"), 0);
     CHECK_EQ(address.any.sa_family, AF_INET);
-    CHECK_EQ(load_address_parse(&address, "unix:///tmp/x"), 0);
-    CHECK_STR(address.un.sun_path, "/tmp/x");
+    CHECK_EQ(load_address_parse(&address, "unix:///run/x"), 0);
+    CHECK_STR(address.un.sun_path, "/run/x");
     static const char *const wrong[] = { "",
                                          "tcp://",
                                          "tcp://127.0.0.1",
@@ -208,7 +208,7 @@ static int run_plan(void *arg)
 static void run_against(enum habit habit, bool on_weft)
 {
     char text[96];
-    snprintf(fixture.path, sizeof fixture.path, "/tmp/weft-load-test-%d", (int)getpid());
+    snprintf(fixture.path, sizeof fixture.path, P_tmpdir "/weft-load-test-%d", (int)getpid());
     snprintf(text, sizeof text, "unix://%s", fixture.path);
     fixture.habit = habit;
     fixture.after = 50 * 64;

@@ -76,7 +76,7 @@ static int count(struct net_job *job, uint64_t requests, double *out)
     for (unsigned i = 0; job->argv[i] != NULL && used < ARGS_MAX - 1; i++) {
         argv[used++] = job->argv[i];
     }
-    snprintf(file, sizeof file, "/tmp/weft-bench-%d.callgrind", (int)getpid());
+    snprintf(file, sizeof file, P_tmpdir "/weft-bench-%d.callgrind", (int)getpid());
     snprintf(option, sizeof option, "--callgrind-out-file=%s", file);
     if (server_start(&job->server, argv, "echo", job->is_tcp, job->server_cpu) < 0) {
         fprintf(stderr, "weft-bench: %s: %s\n", job->argv[0], job->server.why);

@@ -76,7 +76,7 @@ int server_start(struct server *server, const char *const *argv, const char *mod
     if (is_tcp) {
         snprintf(text, sizeof text, "tcp://127.0.0.1:%d", server_port());
     } else {
-        snprintf(text, sizeof text, "unix:///tmp/weft-bench-%d.sock", (int)getpid());
+        snprintf(text, sizeof text, "unix://" P_tmpdir "/weft-bench-%d.sock", (int)getpid());
     }
     return server_start_at(server, argv, mode, text, &set);
 }

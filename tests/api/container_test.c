@@ -11,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -133,7 +134,7 @@ static void use_connection(void)
 
 static void use_file(void)
 {
-    char path[] = "/tmp/weft-container-XXXXXX";
+    char path[] = P_tmpdir "/weft-container-XXXXXX";
     char data[16];
     int fd = mkstemp(path);
     CHECK_GE(fd, 0);

@@ -3,6 +3,7 @@
 #include "support/gather.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -180,7 +181,7 @@ static int copy_odd_files(void *arg)
 
     int in = open_file();
     CHECK_EQ(weft_pwrite(in, "end", 3, 1 << 20, WEFT_FOREVER), 3); // a hole
-    char name[] = "/tmp/weft-test-XXXXXX";
+    char name[] = P_tmpdir "/weft-test-XXXXXX";
     int plain = mkostemp(name, O_CLOEXEC);
     int append = open(name, O_WRONLY | O_APPEND | O_CLOEXEC); // copy_file_range refuses it
     CHECK_EQ(weft_write(append, "abc", 3, WEFT_FOREVER), 3);

@@ -38,7 +38,7 @@ static void open_all(int fds[FDS])
     fds[12] = open_file();
     fds[13] = memfd_create("parity", MFD_CLOEXEC);
     fds[14] = open("/dev/null", O_RDWR | O_CLOEXEC);
-    fds[15] = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fds[15] = open(P_tmpdir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 static uint64_t sum_of(const unsigned char *data, int64_t size)

@@ -246,7 +246,7 @@ static char folder[32];
 
 static void make_folder(void)
 {
-    strcpy(folder, "/tmp/weft-socket-XXXXXX");
+    strcpy(folder, P_tmpdir "/weft-socket-XXXXXX");
     CHECK(mkdtemp(folder) != NULL);
 }
 

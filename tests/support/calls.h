@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -160,7 +161,7 @@ static inline int open_listener(struct sockaddr_in *address, int backlog)
 /// A file of its own, without a name.
 static inline int make_file(const char *text)
 {
-    char path[] = "/tmp/weft-epoll-XXXXXX";
+    char path[] = P_tmpdir "/weft-epoll-XXXXXX";
     int fd = mkstemp(path);
     CHECK_GE(fd, 0);
     CHECK_OK(unlink(path));

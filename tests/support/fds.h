@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -120,7 +121,7 @@ static inline void channel_close(struct channel channel)
 /// An empty file that has no name.
 static inline int open_file(void)
 {
-    char name[] = "/tmp/weft-test-XXXXXX";
+    char name[] = P_tmpdir "/weft-test-XXXXXX";
     int fd = mkostemp(name, O_CLOEXEC);
     CHECK_OK(fd);
     unlink(name);

@@ -20,7 +20,7 @@ static void make_pipe(int fds[2], int flags)
 
 static int make_file(void)
 {
-    char name[] = "/tmp/weft-op-XXXXXX";
+    char name[] = P_tmpdir "/weft-op-XXXXXX";
     int fd = mkostemp(name, O_CLOEXEC);
     CHECK_OK(fd);
     unlink(name);
