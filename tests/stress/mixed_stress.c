@@ -1,6 +1,7 @@
 // Everything at once: threads and futures, pinned, placed, spread and migratable, sleep, park, wake, use
 // channels, timers and pipes, have children and cancel each other, while foreign threads join in. On
-// every number of carriers, more than there are CPUs on purpose, under every policy.
+// every number of carriers, more than there are CPUs on purpose, under every policy and in every poller
+// mode.
 //
 // What has to hold is what DESIGN promises: no wake-up is lost (a waiter with a token would hang), no
 // operation outlives its buffer, a task runs on one carrier at a time, a pinned thread never changes its
@@ -476,7 +477,8 @@ static void run(const struct weft_options *options, uint64_t seed)
     CHECK_OK(weft_runtime_destroy(runtime)); // nothing is left
 }
 
-static void on_every_crew(enum weft_policy policy, enum weft_steal steal)
+static void on_every_crew(enum weft_policy policy, enum weft_steal steal,
+                          enum weft_poller_mode mode)
 {
     uint64_t random = test_seed();
     for (size_t i = 0; i < sizeof carrier_counts / sizeof carrier_counts[0]; i++) {
@@ -484,6 +486,8 @@ static void on_every_crew(enum weft_policy policy, enum weft_steal steal)
         options.carriers = carrier_counts[i];
         options.policy = policy;
         options.steal = steal;
+        options.poller = mode;
+        options.poller_threads = 1 + (int)(test_random(&random) % 3);
         options.ring_entries = 16; // a hundred rings
         options.receive_buffers = 8;
         options.grace_ns = 3600 * WEFT_S; // a hang is the runner's to notice
@@ -491,17 +495,50 @@ static void on_every_crew(enum weft_policy policy, enum weft_steal steal)
     }
 }
 
-TEST_DRIVERS(everything_under_locality)
+#define EVERYTHING(policy, steal, mode)                                                            \
+    on_every_crew(WEFT_POLICY_##policy, WEFT_STEAL_##steal, WEFT_POLLER_##mode)
+
+TEST_DRIVERS(locality_where_carriers_poll)
 {
-    on_every_crew(WEFT_POLICY_LOCALITY, WEFT_STEAL_OFF);
+    EVERYTHING(LOCALITY, OFF, CARRIER);
 }
 
-TEST_DRIVERS(everything_under_locality_with_stealing)
+TEST_DRIVERS(locality_with_stealing_where_carriers_poll)
 {
-    on_every_crew(WEFT_POLICY_LOCALITY, WEFT_STEAL_ON);
+    EVERYTHING(LOCALITY, ON, CARRIER);
 }
 
-TEST_DRIVERS(everything_under_the_work_stealing_policy)
+TEST_DRIVERS(work_stealing_where_carriers_poll)
 {
-    on_every_crew(WEFT_POLICY_STEALING, WEFT_STEAL_OFF);
+    EVERYTHING(STEALING, OFF, CARRIER);
+}
+
+TEST_DRIVERS(locality_where_threads_poll)
+{
+    EVERYTHING(LOCALITY, OFF, THREADS);
+}
+
+TEST_DRIVERS(locality_with_stealing_where_threads_poll)
+{
+    EVERYTHING(LOCALITY, ON, THREADS);
+}
+
+TEST_DRIVERS(work_stealing_where_threads_poll)
+{
+    EVERYTHING(STEALING, OFF, THREADS);
+}
+
+TEST_EPOLL(locality_where_tasks_poll)
+{
+    EVERYTHING(LOCALITY, OFF, TASKS);
+}
+
+TEST_EPOLL(locality_with_stealing_where_tasks_poll)
+{
+    EVERYTHING(LOCALITY, ON, TASKS);
+}
+
+TEST_EPOLL(work_stealing_where_tasks_poll)
+{
+    EVERYTHING(STEALING, OFF, TASKS);
 }

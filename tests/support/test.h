@@ -65,6 +65,12 @@ void test_register(struct test_case *test);
     TEST__ADD(id##_epoll, #id "/epoll", id, TEST_DRIVER_EPOLL)                                     \
     static void id(void)
 
+/// One of them that is about epoll alone: id/epoll.
+#define TEST_EPOLL(id)                                                                             \
+    static void id(void);                                                                          \
+    TEST__ADD(id##_epoll, #id "/epoll", id, TEST_DRIVER_EPOLL)                                     \
+    static void id(void)
+
 /// A test whose body is the first task of a runtime with TEST_CARRIERS carriers: id/uring and
 /// id/epoll under weft_run(), id/sim under weft_sim_run().
 #define TEST_EVERYWHERE(id)                                                                        \
