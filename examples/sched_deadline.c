@@ -1,13 +1,20 @@
 // sched_deadline.c - three jobs are ready at once; the scheduler (sched_deadline.h) runs the one that
-// is due first, whatever the order they came in.
+// is due first, whatever the order they came in. Then each waits for its turn, sleeps and reports to a
+// pipe: a scheduler of one's own takes nothing away from its tasks.
 //
 //     $ sched_deadline
 //     the mail is due in 10 ms
 //     the report is due in 200 ms
 //     the backup is due in 3000 ms
+//     3 jobs are done
 #include "sched_deadline.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
+
+static struct weft_semaphore printer; // one job at a time
+static int done[2];                   // a pipe
 
 struct job {
     struct urgent urgent;
@@ -19,7 +26,14 @@ static int job(void *arg)
 {
     const struct job *self = arg;
     printf("the %s is due in %d ms\n", self->name, self->due_ms);
-    return 0;
+    int rc = weft_semaphore_acquire(&printer, 1, WEFT_FOREVER);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = weft_sleep(1 * WEFT_MS);
+    int64_t n = rc == 0 ? weft_write(done[1], self->name, 1, WEFT_FOREVER) : rc;
+    (void)weft_semaphore_release(&printer, 1);
+    return n < 0 ? (int)n : 0;
 }
 
 // Runs on the scheduler's thread itself: none of the jobs begins before all are ready.
@@ -59,16 +73,26 @@ static int body(void *arg)
     if (rc == 0) {
         rc = weft_join(&result, task, WEFT_FOREVER);
     }
-    return rc < 0 ? rc : result;
+    if (rc < 0 || result < 0) {
+        return rc < 0 ? rc : result;
+    }
+    char letters[8];
+    int64_t n = weft_read(done[0], letters, sizeof letters, WEFT_FOREVER);
+    printf("%d jobs are done\n", (int)n);
+    return n == 3 ? 0 : -EIO;
 }
 
 int main(void)
 {
     struct urgency *urgency;
-    int rc = urgency_create(&urgency);
-    if (rc == 0) {
-        rc = weft_run(body, urgency, NULL);
-        weft_scheduler_release(&urgency->base);
+    if (pipe2(done, O_CLOEXEC) < 0 || weft_semaphore_init(&printer, 1) < 0 ||
+        urgency_create(&urgency) < 0) {
+        return 1;
     }
+    int rc = weft_run(body, urgency, NULL);
+    weft_scheduler_release(&urgency->base);
+    weft_semaphore_fini(&printer);
+    close(done[0]);
+    close(done[1]);
     return rc < 0;
 }
