@@ -38,6 +38,7 @@ struct weft_stats {
     uint64_t timers;        ///< timers and deadlines that came due
     uint64_t polls;         ///< times that a driver was asked for events, in a turn or asleep
     uint64_t events;        ///< what it had
+    double events_average;  ///< that divided by `polls`
     uint64_t sleeps;        ///< times that a carrier had nothing to do and slept
     weft_time idle_spin_ns; ///< time spent awake with nothing to do (weft_options.idle_spin_ns)
 
@@ -47,6 +48,7 @@ struct weft_stats {
     double ready_average; ///< that divided by `steps`
     uint64_t inbox;       ///< tasks and requests that came from other threads
     uint64_t inbox_most;  ///< the most that one turn found, on one carrier
+    double inbox_average; ///< `inbox` divided by `steps`
 
     uint64_t wakes_sent;       ///< sleeping carriers that were woken: one system call each
     uint64_t wakes_suppressed; ///< times that this was not necessary
@@ -63,6 +65,8 @@ struct weft_stats {
     uint64_t overflows;       ///< times that a carrier had more tasks than it could offer
     uint64_t batches;         ///< times that a carrier took its share of the common queue
     uint64_t batch_tasks;     ///< tasks in these
+    uint64_t common;          ///< tasks in the common queue now; only with WEFT_STATS_ALL
+    uint64_t common_most;     ///< the most there ever were; likewise
 
     struct weft_io_stats io;             ///< the drivers' own
     struct weft_blocking_stats blocking; ///< the blocking pool's; only with WEFT_STATS_ALL

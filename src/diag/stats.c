@@ -9,6 +9,7 @@
 
 #include "blocking/pool.h"
 #include "runtime/runtime.h"
+#include "sched/search.h"
 
 #define ROW(name, shown, who, grows, time, meaning)                                                \
     {                                                                                              \
@@ -68,6 +69,9 @@ const struct weft__stat weft__stats_table[] = {
     COUNTER(batches, "inject_batches", CARRIERS,
             "Times that a carrier took its share of the common queue."),
     COUNTER(batch_tasks, "inject_tasks", CARRIERS, "Tasks in these."),
+    GAUGE(common, "inject_queue_tasks", RUNTIME, "Tasks in the common queue now."),
+    GAUGE(common_most, "inject_queue_tasks_max", RUNTIME,
+          "The most that were in the common queue, or in a cluster's."),
 
     COUNTER(io.submitted, "io_submitted", CARRIERS, "Operations begun."),
     COUNTER(io.completed, "io_completed", CARRIERS, "Operations ended."),
@@ -150,6 +154,21 @@ static void add_stealing(struct weft_stats *stats, struct weft__carrier *carrier
     stats->stolen_pulled += read_counter(&counts->stolen_idly);
 }
 
+static void add_common(struct weft_stats *stats, struct weft__inject *inject)
+{
+    stats->common += weft__inject_count(inject);
+    stats->common_most = greater(stats->common_most, read_counter(&inject->most));
+}
+
+/// The common queue, or those of the clusters.
+static void add_queues(struct weft_stats *stats, struct weft__crew *crew)
+{
+    add_common(stats, &crew->inject);
+    for (int i = 0; i < crew->cluster_count && crew->help != NULL; i++) {
+        add_common(stats, &crew->help[i].inject);
+    }
+}
+
 static void add_outside(struct weft_stats *stats, const struct weft__crew *crew)
 {
     stats->spawned += read_counter(&crew->foreign_spawned);
@@ -188,12 +207,17 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
         stats->stuck = read_counter(&crew->stuck);
         stats->held_up = read_counter(&crew->held_up);
         stats->rescued = read_counter(&crew->rescued);
+        add_queues(stats, crew);
         weft__blocking_stats(crew->blocking, &stats->blocking);
         stats->blocking.size = sizeof stats->blocking;
     }
     if (stats->steps > 0) {
         stats->ready_average = (double)stats->ready_sum / (double)stats->steps;
         stats->offered_average = (double)stats->offered_sum / (double)stats->steps;
+        stats->inbox_average = (double)stats->inbox / (double)stats->steps;
+    }
+    if (stats->polls > 0) {
+        stats->events_average = (double)stats->events / (double)stats->polls;
     }
     return carrier == WEFT_STATS_OUTSIDE ? 0 : weft_io_stats(runtime, carrier, &stats->io);
 }

@@ -29,6 +29,7 @@ void weft__inject_push(struct weft__inject *inject, struct weft__fifo *batch)
     }
     inject->nodes.tail = batch->tail;
     inject->nodes.count += batch->count;
+    weft__tally_most(&inject->most, inject->nodes.count);
     set_count(inject);
     weft__lock_release(&inject->lock);
     *batch = (struct weft__fifo){ 0 };

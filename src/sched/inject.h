@@ -6,12 +6,14 @@
 
 #include "base/lock.h"
 #include "base/node.h"
+#include "sched/counts.h"
 
 /// Zeroed means empty.
 struct weft__inject {
     _Alignas(WEFT__LINE_PAIR) _Atomic size_t count; // written under lock; anyone looks
     struct weft__lock lock;
     struct weft__fifo nodes; // under lock
+    _Atomic uint64_t most;   // there ever were; likewise
 };
 
 /// Appends all of `batch`, which is empty afterwards; any thread.

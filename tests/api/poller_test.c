@@ -255,6 +255,30 @@ TEST_DRIVERS(a_carrier_has_one_poller)
     run_with(2, registers);
 }
 
+static int takes_over(void *arg)
+{
+    weft_poller *first;
+    weft_poller *second;
+    int number = 1;
+    int result = 0;
+    (void)arg;
+    CHECK_OK(weft_poller_register(&first, NULL, 1, returns_at_once, NULL, &number));
+    int rc;
+    while ((rc = weft_poller_register(&second, NULL, 1, returns_at_once, NULL, &number)) ==
+           -EBUSY) {
+        CHECK_OK(weft_yield()); // the body runs
+    }
+    CHECK_OK(rc);
+    CHECK_OK(weft_poller_join(&result, second, WEFT_FOREVER));
+    CHECK_OK(weft_poller_join(&result, first, WEFT_FOREVER));
+    return 0;
+}
+
+TEST_DRIVERS(the_slot_is_free_when_the_body_has_returned_and_not_when_it_is_joined)
+{
+    run_with(2, takes_over);
+}
+
 TEST_DRIVERS(a_foreign_thread_registers_a_poller)
 {
     weft_runtime *runtime;

@@ -528,6 +528,55 @@ TEST_DRIVERS(what_is_stolen_is_counted)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
+// The queue that belongs to no carrier.
+
+static atomic_bool go_on;
+static atomic_bool is_busy;
+
+static int keeps_the_carrier(void *arg)
+{
+    (void)arg;
+    atomic_store(&is_busy, true);
+    while (!atomic_load(&go_on)) {
+        usleep(100); // not weft_sleep(): nobody else gets a turn
+    }
+    return 0;
+}
+
+TEST_DRIVERS(the_common_queue_is_measured)
+{
+    enum { WAITING = 10 };
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    weft_task *busy;
+    weft_task *tasks[WAITING];
+    options.carriers = 1;
+    options.policy = WEFT_POLICY_STEALING;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    CHECK_OK(weft_runtime_spawn(&busy, runtime, keeps_the_carrier, NULL, NULL));
+    while (!atomic_load(&is_busy)) {
+        usleep(100);
+    }
+    for (int i = 0; i < WAITING; i++) {
+        CHECK_OK(weft_runtime_spawn(&tasks[i], runtime, computes_a_little, NULL, NULL));
+    }
+    CHECK_EQ(stats_of(runtime, WEFT_STATS_ALL).common, WAITING);
+    CHECK_EQ(stats_of(runtime, 0).common, 0); // it is no carrier's
+    atomic_store(&go_on, true);
+    for (int i = 0; i < WAITING; i++) {
+        CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
+    }
+    CHECK_OK(weft_join(NULL, busy, WEFT_FOREVER));
+    struct weft_stats stats = stats_of(runtime, WEFT_STATS_ALL);
+    CHECK_EQ(stats.common, 0);
+    CHECK_EQ(stats.common_most, WAITING);
+    CHECK_EQ(stats.batch_tasks, WAITING + 1);
+    CHECK_GT(stats.batches, 0);
+    CHECK_GE(stats.inbox_average, 0);
+    CHECK_GE(stats.events_average, 0);
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
 static int steals_nothing(void *arg)
 {
     CHECK_OK(starts_many(arg));
