@@ -12,7 +12,6 @@
 #include "io/sockets.h"
 #include "sched/crew.h"
 
-#define DRAIN_NAP_NS (10 * WEFT_MS)
 /// A peer that never acknowledges bytes sent without a copy is not waited for.
 #define DRAIN_LIMIT_NS (1 * WEFT_S)
 
@@ -261,11 +260,12 @@ static int remote_poll(void *state)
 static int remote_wait(void *state, weft_time until)
 {
     struct weft__remote *r = state;
+    uint32_t enough = r->drained ? WEFT__BELL_RUNG | WEFT__BELL_KICKED : WEFT__BELL_KICKED;
     call_thread(r);
     for (;;) {
         uint32_t why = weft__bell_take(&r->bell, false);
         int events = take_answers(r);
-        if (events > 0 || (why & WEFT__BELL_KICKED) != 0 ||
+        if (events > 0 || (why & enough) != 0 ||
             (until != WEFT_FOREVER && weft__clock_ns() >= until)) {
             return events;
         }
@@ -430,8 +430,6 @@ static bool only_notices(const struct weft__remote *r)
 static void remote_drain(void *state)
 {
     struct weft__remote *r = state;
-    weft_time now = weft__clock_ns();
-    weft_time limit = now + DRAIN_LIMIT_NS;
     if (r->drained) {
         return;
     }
@@ -439,9 +437,13 @@ static void remote_drain(void *state)
     for (struct weft__errand *errand = r->out; errand != NULL; errand = errand->next) {
         ask(r, errand);
     }
-    while (r->out_count > 0 && !(only_notices(r) && now >= limit)) {
-        (void)remote_wait(r, now + DRAIN_NAP_NS);
-        now = weft__clock_ns();
+    weft_time limit = weft__clock_ns() + DRAIN_LIMIT_NS;
+    while (r->out_count > 0) {
+        weft_time until = only_notices(r) ? limit : WEFT_FOREVER;
+        if (until == limit && weft__clock_ns() >= limit) {
+            break;
+        }
+        (void)remote_wait(r, until);
     }
     wait_for_thread(r, -1); // it rings no more for what is over
 }

@@ -29,6 +29,9 @@
 //       once, here and elsewhere. It is skipped where nothing is remembered. An accept that goes on is
 //       cancelled first, or it might begin anew afterwards.
 //   R6  The driver thread never waits for a carrier.
+//
+// Locks: none. Checked by: tests/model/remote_model.c, tests/model/post_model.c,
+// tests/api/poller_mode_test.c.
 #ifndef WEFT_IO_REMOTE_H
 #define WEFT_IO_REMOTE_H
 
