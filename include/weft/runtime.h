@@ -99,8 +99,10 @@ enum weft_remedy {
 /// in the environment, make weft_run() fail with -EINVAL and a logged message that says what is
 /// allowed.
 struct weft_options {
-    size_t size;             ///< sizeof(struct weft_options)
-    int carriers;            ///< WEFT_CARRIERS: 1..1024; default: usable CPUs, capped by the cgroup
+    size_t size;      ///< sizeof(struct weft_options)
+    int carriers;     ///< WEFT_CARRIERS: 1..1024; default: usable CPUs, capped by the cgroup
+    int max_carriers; ///< WEFT_MAX_CARRIERS: 1..1024, at least `carriers`; for weft_runtime_resize();
+                      ///< default: CPUs, or `carriers` if they are kept on CPUs
     enum weft_io io;         ///< WEFT_IO: auto, uring, epoll
     weft_time quantum_ns;    ///< WEFT_QUANTUM_US: 1..1000000; time slice between polls; 50 us
     weft_time idle_spin_ns;  ///< WEFT_SPIN_US: 0..1000000; spin this long before sleeping; 0
@@ -137,7 +139,7 @@ struct weft_options {
 };
 #define WEFT_OPTIONS_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct weft_options), 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,             \
+        sizeof(struct weft_options), 0, 0, WEFT_IO_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,          \
             WEFT_TOPOLOGY_AUTO, NULL, 0, WEFT_REMEDY_DEFAULT, WEFT_STEAL_DEFAULT,                  \
             WEFT_STEAL_SCOPE_DEFAULT, WEFT_POLLER_DEFAULT, 0, WEFT_POLICY_DEFAULT,                 \
             (enum weft_log_level)0, NULL, NULL, NULL, NULL, NULL                                   \
@@ -232,8 +234,37 @@ WEFT_API weft_runtime *weft_runtime_current(void);
 /// The driver in use: "uring", "epoll" or "sim".
 WEFT_API const char *weft_runtime_driver(const weft_runtime *runtime);
 
-/// How many carriers the runtime has.
+/// How many carriers the runtime uses; weft_runtime_resize() changes it.
 WEFT_API int weft_runtime_carriers(const weft_runtime *runtime);
+
+/// Makes the runtime use so many carriers, those with the lowest numbers. Does not wait for tasks: what
+/// follows happens while the program goes on, and calls from several threads follow one another.
+///
+/// More: new carriers have their thread and driver when this returns, and take part at once. Servers that
+/// run (weft_serve()) do not listen there; one that is started later does.
+///
+/// Fewer: a carrier that is not wanted any more takes no part. What may move goes to the others: virtual
+/// threads that have not started, futures and migratable threads, those that are ready at once, those
+/// that wait when they are woken. Timers go along, and so do operations that wait: they are ended and
+/// begun again, and what had been transferred by then is the result of the call as usual. Everything
+/// else stays and works on: virtual threads that have started, until they end, and the carrier with
+/// them; connections, listeners, pollers and timer functions; tasks of a scheduler of the program's; and,
+/// until they are over, a select on descriptors, a connect, a copy between descriptors. So does what is
+/// placed on such a carrier by its number later: a number that was good once stays good. Without
+/// anything to do the carrier sleeps; it keeps its thread, and its place in statistics, until it is wanted
+/// again or the runtime ends.
+///
+/// In a simulation the limit is what it began with. NULL is the runtime of the calling task or timer function.
+///
+/// Call from:  any task, timer function or thread. Holds up the caller's OS thread, for about a
+///             millisecond for each thread that has to be started.
+/// Errors:     -EINVAL     not 1..weft_options.max_carriers
+///             -EAGAIN, -ENOMEM, -EMFILE, ...  a carrier could not be started: there are as many as before
+///             -ECANCELED  the runtime is shutting down
+///             -EPERM      NULL, and not called from inside a runtime
+///             -ENOTSUP    from outside, of a simulated runtime
+///             -ESRCH      the runtime belongs to the parent of this forked process
+WEFT_API int weft_runtime_resize(weft_runtime *runtime, int carriers);
 
 /// Writes one line for every task of every runtime: id, name, state, carrier, what it waits for and
 /// since when, spawn site, stack. The program keeps running; the picture is of no single moment.

@@ -174,7 +174,7 @@ WEFT_API int weft_cancelled(void);
 /// The number of the carrier the caller runs on, or -1 outside.
 WEFT_API int weft_carrier_id(void);
 
-/// How many carriers the caller's runtime has, or 0 outside.
+/// How many carriers the caller's runtime uses (weft_runtime_resize()), or 0 outside.
 WEFT_API int weft_carrier_count(void);
 
 /// Bytes of its stack that are in use, in whole pages (the control block included): what the task

@@ -19,6 +19,8 @@
 //   I3  An op in flight is listed under its descriptor, so that weft_close() finds it (io/close.c, F1).
 //   I4  As for calls (io/call.c): a cancelled future starts nothing, bytes win over the cancel, and what
 //       a signal has cut short is begun again.
+//   I5  An op whose carrier leaves is asked to end, and begun again where the future is polled then, if
+//       nothing had happened.
 //
 // Locks: the bell's, alone. Checked by: tests/api/io_future_test.c.
 #include "future/io_future.h"
@@ -65,12 +67,16 @@ static void ask_driver(struct weft__io_future *io)
     io->carrier->driver->cancel(io->carrier->driver_state, &io->op);
 }
 
-/// I3: the descriptor is about to be closed.
-static void closes(struct weft__use *use, struct weft__carrier *carrier)
+/// I3: the descriptor is about to be closed; or I5.
+static void asked(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
 {
     struct weft__io_future *io = weft__container_of(use, struct weft__io_future, use);
     (void)carrier;
-    io->closed = true;
+    if (why == WEFT__ASK_MOVES && !weft__op_may_move(&io->op)) {
+        return;
+    }
+    io->closed |= why == WEFT__ASK_CLOSES;
+    io->moves |= why == WEFT__ASK_MOVES;
     ask_driver(io);
 }
 
@@ -114,7 +120,7 @@ static void begin_there(struct weft__io_future *io, struct weft__carrier *carrie
     if (rc < 0) {
         io->op.result = rc == -EAGAIN ? -EINTR : rc; // somebody is inside close(2): once more
     } else if (!carrier->driver->submit(carrier->driver_state, &io->op)) {
-        weft__use_begin(&io->use, carrier, io->op.fd, closes);
+        weft__use_begin(&io->use, carrier, io->op.fd, asked);
         return;
     }
     settle(io, false);
@@ -154,7 +160,7 @@ static enum weft_poll end(struct weft__io_future *io, const weft_waker *waker)
     if (weft__likely(result != -ECANCELED && result != -EINTR)) {
         return ready(io, result);
     }
-    if (io->cancelled || io->closed || result == -ECANCELED) {
+    if (io->cancelled || io->closed || (result == -ECANCELED && !io->moves)) {
         return ready(io, io->cancelled ? -ECANCELED : -EBADF);
     }
     return begin(io, waker);
@@ -188,7 +194,7 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
         io->phase = IN_FLIGHT; // for end(), which may have to begin again
         return end(io, waker);
     }
-    weft__use_begin(&io->use, carrier, io->op.fd, closes);
+    weft__use_begin(&io->use, carrier, io->op.fd, asked);
     weft__bell_set(&io->bell, waker); // done() is called by this thread, and later
     io->phase = IN_FLIGHT;
     return WEFT_PENDING;
@@ -206,7 +212,7 @@ static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
     }
     io->carrier = self != NULL ? self : task->home;
     io->op.done = op_done;
-    io->ended = false;
+    io->ended = io->moves = false;
     return self != NULL ? begin_here(io, waker) : begin_from_abroad(io, waker);
 }
 

@@ -5,12 +5,16 @@
 //       and the op's own end completes the wait. So no op outlives its buffer.
 //   C3  Bytes win: a cancel or a deadline shows only when the op itself says -ECANCELED.
 //   C4  An op in flight is listed under its descriptors, so that weft_close() finds it.
+//   C5  A thread that may move starts no op on a carrier that leaves (sched/retire.c): it goes elsewhere
+//       first. An op that it has in flight when the carrier begins to leave is asked to end; if nothing
+//       had happened it begins again at the thread's new home, else what did happen is the result.
 #include "io/call.h"
 
 #include <errno.h>
 
 #include "io/hold.h"
 #include "sched/guest.h"
+#include "sched/retire.h"
 #include "task/host.h"
 #include "task/scope.h"
 
@@ -33,21 +37,31 @@ static void ask(struct weft__wait *wait)
     call->carrier->driver->cancel(call->carrier->driver_state, &call->op);
 }
 
-/// C4.
-static void ask_call(struct weft__call *call, struct weft__carrier *carrier)
+static bool may_move(const struct weft__call *call)
 {
-    call->closed = true;
+    const struct weft__task *task = call->wait.task;
+    return task->movable && task->own == NULL && call->hold == NULL && weft__op_may_move(&call->op);
+}
+
+/// C4, C5.
+static void ask_call(struct weft__call *call, struct weft__carrier *carrier, enum weft__ask_why why)
+{
+    if (why == WEFT__ASK_MOVES && !may_move(call)) {
+        return;
+    }
+    call->closed |= why == WEFT__ASK_CLOSES;
+    call->moves |= why == WEFT__ASK_MOVES;
     carrier->driver->cancel(carrier->driver_state, &call->op);
 }
 
-static void first_closes(struct weft__use *use, struct weft__carrier *carrier)
+static void ask_first(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
 {
-    ask_call(weft__container_of(use, struct weft__call, uses[0]), carrier);
+    ask_call(weft__container_of(use, struct weft__call, uses[0]), carrier, why);
 }
 
-static void second_closes(struct weft__use *use, struct weft__carrier *carrier)
+static void ask_second(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
 {
-    ask_call(weft__container_of(use, struct weft__call, uses[1]), carrier);
+    ask_call(weft__container_of(use, struct weft__call, uses[1]), carrier, why);
 }
 
 /// One submission from start to end.
@@ -64,9 +78,9 @@ static int64_t run_once(struct weft__call *call, struct weft__task *task, const 
         weft__charge(task);
         return call->op.result;
     }
-    weft__use_begin(&call->uses[0], carrier, call->op.fd, first_closes);
+    weft__use_begin(&call->uses[0], carrier, call->op.fd, ask_first);
     if (call->op.code == WEFT__OP_SPLICE) {
-        weft__use_begin(&call->uses[1], carrier, call->op.from_fd, second_closes);
+        weft__use_begin(&call->uses[1], carrier, call->op.from_fd, ask_second);
     }
     call->hold = weft__hold_of(task);
     if (weft__unlikely(call->hold != NULL)) {
@@ -92,6 +106,10 @@ static int64_t call_at_home(struct weft__call *call, struct weft__task *task, co
 {
     call->closed = false;
     for (;;) {
+        call->moves = false;
+        if (weft__unlikely(task->home->leaving) && weft__retire_may_send(task)) {
+            weft__host_yield(task); // C5
+        }
         if (weft__hold_is_closed(task)) {
             return -EBADF;
         }
@@ -108,9 +126,9 @@ static int64_t call_at_home(struct weft__call *call, struct weft__task *task, co
             return result;
         }
         // Asked to end: by deadline or cancel, by weft_close(), or by whoever owns the descriptor.
-        // Or else a signal, or a worker of the kernel that was asked to stop: once more.
+        // Or else the carrier leaves; or a signal, or a worker of the kernel that was asked to stop: once more.
         int why = call->wait.why;
-        if (why != 0 || call->closed || result == -ECANCELED) {
+        if (why != 0 || call->closed || (result == -ECANCELED && !call->moves)) {
             return why != 0 ? why : -EBADF;
         }
     }

@@ -13,6 +13,7 @@ struct weft__call {
     struct weft__carrier *carrier;
     struct weft__use uses[2]; // op.fd, and op.from_fd of a SPLICE
     struct weft__hold *hold;  // the call of several ops that it is one of, or NULL
+    bool moves;               // it was asked to end because its carrier leaves
     bool closed;              // one of them was closed by weft_close() meanwhile, or of the hold's
 };
 

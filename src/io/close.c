@@ -138,10 +138,25 @@ static void end_uses(struct weft__request *request, struct weft__carrier *carrie
         weft__use_link(use, &closing->uses);
         use->closing = closing;
         closing->left++;
-        use->ask(use, carrier);
+        use->ask(use, carrier, WEFT__ASK_CLOSES);
     }
     carrier->driver->forget(carrier->driver_state, closing->fd);
     weft__use_ended(closing);
+}
+
+void weft__uses_move(struct weft__carrier *carrier)
+{
+    const struct weft__descriptors *all = &carrier->crew->descriptors;
+    uint64_t bit = WEFT__FD_CARRIER(carrier->number);
+    for (uint32_t fd = 0; fd <= all->count; fd++) {
+        // Pages of the carrier's own table that it never touched are left alone.
+        bool used = fd == all->count ||
+                    (atomic_load_explicit(&all->users[fd], memory_order_relaxed) & bit) != 0;
+        for (struct weft__use *use = used ? carrier->uses[fd] : NULL; use != NULL;
+             use = use->next) {
+            use->ask(use, carrier, WEFT__ASK_MOVES);
+        }
+    }
 }
 
 static void close_on(struct weft__carrier *carrier, struct weft__task *task, int fd)

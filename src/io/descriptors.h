@@ -14,13 +14,18 @@
 
 #include "sched/crew.h"
 
+/// Why something in flight is to end.
+enum weft__ask_why {
+    WEFT__ASK_CLOSES, ///< the descriptor is about to be closed
+    WEFT__ASK_MOVES,  ///< the carrier leaves: begin again elsewhere, if that loses nothing; or stay
+};
+
 /// Something in flight on one descriptor; on the stack of the task that does it.
 struct weft__use {
     struct weft__use *next;
     struct weft__use **link; // NULL: not in a list
-    /// The descriptor is about to be closed: ask it to end. On its carrier. It ends by
-    /// weft__use_end(), later.
-    void (*ask)(struct weft__use *use, struct weft__carrier *carrier);
+    /// Asks it to end. On its carrier. It ends by weft__use_end(), later.
+    void (*ask)(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why);
     struct weft__closing *closing; // who waits for its end
     int fd;
 };
@@ -33,6 +38,9 @@ struct weft__use {
 /// Makes the tables of a crew whose carriers exist; undone by fini, which may follow a failed init.
 int weft__descriptors_init(struct weft__crew *crew);
 void weft__descriptors_fini(struct weft__crew *crew);
+
+/// The carrier leaves: asks what is in flight there to move. On its thread.
+void weft__uses_move(struct weft__carrier *carrier);
 
 /// close.c: what weft__descriptor_use() does when it does not know better.
 int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd);
@@ -82,8 +90,8 @@ static inline struct weft__use **weft__uses_of(struct weft__carrier *carrier, in
 
 /// It is in flight.
 static inline void weft__use_begin(struct weft__use *use, struct weft__carrier *carrier, int fd,
-                                   void (*ask)(struct weft__use *use,
-                                               struct weft__carrier *carrier))
+                                   void (*ask)(struct weft__use *use, struct weft__carrier *carrier,
+                                               enum weft__ask_why why))
 {
     use->ask = ask;
     use->closing = NULL;

@@ -19,14 +19,21 @@ static void close_hold(struct weft__hold *hold, struct weft__carrier *carrier)
     }
 }
 
-static void first_closes(struct weft__use *use, struct weft__carrier *carrier)
+/// A hold does not move: it is listed here until its end.
+static void first_closes(struct weft__use *use, struct weft__carrier *carrier,
+                         enum weft__ask_why why)
 {
-    close_hold(weft__container_of(use, struct weft__hold, uses[0]), carrier);
+    if (why == WEFT__ASK_CLOSES) {
+        close_hold(weft__container_of(use, struct weft__hold, uses[0]), carrier);
+    }
 }
 
-static void second_closes(struct weft__use *use, struct weft__carrier *carrier)
+static void second_closes(struct weft__use *use, struct weft__carrier *carrier,
+                          enum weft__ask_why why)
 {
-    close_hold(weft__container_of(use, struct weft__hold, uses[1]), carrier);
+    if (why == WEFT__ASK_CLOSES) {
+        close_hold(weft__container_of(use, struct weft__hold, uses[1]), carrier);
+    }
 }
 
 static int look(struct weft__carrier *carrier, const int *fds, int count)

@@ -34,6 +34,9 @@ static void init_carrier(struct weft__carrier *carrier, struct weft__runtime *ru
     carrier->spin_ns = options->idle_spin_ns;
     carrier->buffers_limit = (unsigned)options->receive_buffers / 4 * 3;
     carrier->control.node.kind = WEFT__NODE_REQUEST;
+    carrier->resized.node.kind = WEFT__NODE_REQUEST;
+    carrier->resized.fn = weft__carrier_resized;
+    carrier->leaving = number >= options->carriers && number < options->max_carriers;
 }
 
 /// What a remedy for stuck carriers needs: an annex for each, and the spare one.
@@ -68,20 +71,16 @@ static int share(struct weft__crew *crew, const struct weft_options *options)
     return weft__steal_init(crew, freely);
 }
 
-static int init_crew(struct weft__runtime *runtime)
+/// The spare carrier is the last. It is started with the others, and so are those before it; residents are
+/// not made later either. Else carriers beyond those that are wanted have no thread yet.
+static int make_carriers(struct weft__runtime *runtime)
 {
     const struct weft_options *options = &runtime->options;
     struct weft__crew *crew = &runtime->crew;
-    crew->allocator = options->allocator;
-    crew->stack_size_bytes = options->stack_size_bytes;
-    crew->sched.ops = &weft__locality_ops;
-    crew->abroad.ops = &weft__abroad_ops;
-    crew->delegate.ops = &weft__delegate_ops;
-    crew->blocks.allocator = options->allocator;
-    crew->root.open = true;
     bool spare = options->remedy == WEFT_REMEDY_SPARE;
-    crew->capacity = options->carriers + spare;
-    atomic_init(&crew->started, crew->capacity);
+    crew->capacity = options->max_carriers + spare;
+    bool at_once = spare || options->poller == WEFT_POLLER_TASKS;
+    atomic_init(&crew->started, at_once ? crew->capacity : options->carriers);
     atomic_init(&crew->active, options->carriers);
     crew->carriers = weft__alloc(options->allocator,
                                  (size_t)crew->capacity * sizeof *crew->carriers,
@@ -99,11 +98,29 @@ static int init_crew(struct weft__runtime *runtime)
         init_carrier(&crew->carriers[i], runtime, i);
     }
     if (spare) {
-        crew->spare = &crew->carriers[options->carriers];
+        crew->spare = &crew->carriers[crew->capacity - 1];
         crew->spare->aside = true;
     }
     weft__crew_seat(crew, NULL);
-    int rc = prepare_remedy(crew);
+    return 0;
+}
+
+static int init_crew(struct weft__runtime *runtime)
+{
+    const struct weft_options *options = &runtime->options;
+    struct weft__crew *crew = &runtime->crew;
+    crew->allocator = options->allocator;
+    crew->stack_size_bytes = options->stack_size_bytes;
+    crew->sched.ops = &weft__locality_ops;
+    crew->abroad.ops = &weft__abroad_ops;
+    crew->delegate.ops = &weft__delegate_ops;
+    crew->blocks.allocator = options->allocator;
+    crew->root.open = true;
+    int rc = make_carriers(runtime);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = prepare_remedy(crew);
     rc = rc == 0 ? share(crew, options) : rc;
     if (rc < 0) {
         return rc;

@@ -47,6 +47,8 @@ static const char *const log_choices[] = { "", "error", "warn", "info", "debug",
 
 static const struct row rows[] = {
     ROW(carriers, "WEFT_CARRIERS", STORED_INT, 1, 1, MOST_CARRIERS, DEFAULT_CARRIERS, NULL, false),
+    ROW(max_carriers, "WEFT_MAX_CARRIERS", STORED_INT, 1, 1, MOST_CARRIERS, DEFAULT_CARRIERS, NULL,
+        false),
     ROW(io, "WEFT_IO", STORED_INT, 1, 0, 2, WEFT_IO_AUTO, io_choices, false),
     ROW(quantum_ns, "WEFT_QUANTUM_US", STORED_U64, WEFT_US, 1, 1000000, 50, NULL, false),
     ROW(idle_spin_ns, "WEFT_SPIN_US", STORED_U64, WEFT_US, 0, 1000000, 0, NULL, false),
@@ -246,7 +248,8 @@ static int check_map(struct weft_options *options, const struct weft__log *log, 
         return rc;
     }
     if (options->carriers == DEFAULT_CARRIERS && options->topology != WEFT_TOPOLOGY_OFF) {
-        options->carriers = topology.count < MOST_CARRIERS ? topology.count : MOST_CARRIERS;
+        int most = options->max_carriers != 0 ? options->max_carriers : MOST_CARRIERS;
+        options->carriers = topology.count < most ? topology.count : most;
     }
     weft__topology_fini(&topology);
     return 0;
@@ -267,6 +270,32 @@ static int resolve_policy(struct weft_options *options, const struct weft__log *
               "weft_options.policy = %d is not allowed: it must be 0..%d", (int)options->policy,
               (int)WEFT_POLICY_STEALING);
     return -EINVAL;
+}
+
+/// Carriers for the CPUs that may be used now, and room for as many as there are CPUs: quotas change.
+/// Where carriers have seats these are taken along the clusters, so by default there is none to spare.
+static int resolve_carriers(struct weft_options *options, const struct weft__log *log)
+{
+    bool seated = options->cpus != NULL || options->topology == WEFT_TOPOLOGY_ON;
+    int most = options->max_carriers;
+    if (options->carriers == DEFAULT_CARRIERS) {
+        int usable = weft__cpus_usable("");
+        options->carriers = most != 0 && most < usable ? most : usable;
+    }
+    if (most == 0) {
+        struct weft__cpu_set allowed;
+        (void)weft__cpus_allowed(&allowed);
+        most = seated ? 0 : weft__cpu_set_count(&allowed);
+        most = most < MOST_CARRIERS ? most : MOST_CARRIERS;
+        options->max_carriers = most > options->carriers ? most : options->carriers;
+    } else if (most < options->carriers) {
+        weft__log(log, WEFT_LOG_ERROR, "options",
+                  "weft_options.max_carriers (WEFT_MAX_CARRIERS) = %d is not allowed: there are %d "
+                  "carriers to begin with",
+                  most, options->carriers);
+        return -EINVAL;
+    }
+    return 0;
 }
 
 bool weft__options_describe(size_t index, struct weft__option_text *text)
@@ -327,15 +356,12 @@ int weft__options_resolve(struct weft_options *resolved, struct weft__log *log,
     if (rc == 0 && resolved->cpus != NULL) {
         rc = check_map(resolved, log, options != NULL && options->cpus != NULL);
     }
-    if (rc < 0) {
-        return rc;
+    if (rc == 0) {
+        rc = resolve_carriers(resolved, log);
     }
-    if (resolved->carriers == DEFAULT_CARRIERS) {
-        resolved->carriers = weft__cpus_usable("");
-    }
-    if (resolved->remedy == WEFT_REMEDY_SPARE && resolved->stuck_ns == 0) {
+    if (rc == 0 && resolved->remedy == WEFT_REMEDY_SPARE && resolved->stuck_ns == 0) {
         resolved->stuck_ns = REMEDY_STUCK_NS;
     }
-    log->level = resolved->log_level;
-    return 0;
+    log->level = rc == 0 ? resolved->log_level : log->level;
+    return rc;
 }

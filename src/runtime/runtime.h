@@ -21,7 +21,9 @@ struct weft__runtime {
 
     struct weft__monitor *monitor; // NULL: nobody watches (diag/monitor.c)
 
-    // Starting: carriers report here one by one.
+    struct weft__lock resizing; // starting carriers, and how many are active; asking all of them
+
+    // Starting: carriers report here one by one. Under `resizing` once the runtime is made.
     _Atomic uint32_t reported;
     _Atomic int start_error;
     _Atomic bool pin_failed; // logged once
@@ -53,6 +55,15 @@ void weft__runtime_free(struct weft__runtime *runtime);
 /// weft_runtime_create() on a machine of which `root` and `allowed` tell, as below.
 int weft__runtime_create_at(weft_runtime **runtime, const struct weft_options *options,
                             const char *root, const struct weft__cpu_set *allowed);
+
+/// Starts the thread of one more carrier, which takes nothing that may move before it is told to stay. 0 or a
+/// negative errno, after having logged it. Under `resizing`.
+int weft__carrier_start(struct weft__runtime *runtime, int number);
+
+// resize.c
+
+/// What carrier->resized does.
+void weft__carrier_resized(struct weft__request *request, struct weft__carrier *carrier);
 
 // seats.c
 

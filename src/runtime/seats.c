@@ -149,13 +149,16 @@ int weft_carrier_info(const weft_runtime *runtime, int number, struct weft_carri
     }
     const struct weft__carrier *carrier = &crew->carriers[number];
     const struct weft__cluster *cluster = &crew->clusters[carrier->cluster];
+    int active = weft__crew_active(crew);
+    int end = active > number ? active : number + 1;
+    end = end < cluster->first + cluster->count ? end : cluster->first + cluster->count;
     *info = (struct weft_carrier_info){
         .size = sizeof *info,
         .cpu = carrier->cpu,
         .node = carrier->node,
         .cluster = carrier->cluster,
         .cluster_first = cluster->first,
-        .cluster_count = cluster->count,
+        .cluster_count = end - cluster->first,
     };
     weft__carrier_name(carrier, info->name, sizeof info->name);
     return 0;

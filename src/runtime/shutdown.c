@@ -87,21 +87,26 @@ static void drain_seen(struct weft__request *request, struct weft__carrier *carr
         weft__wheel_add(&carrier->wheel, &runtime->force_timer, runtime->force_at);
     }
     uint32_t before = atomic_fetch_add_explicit(&crew->acknowledged, 1, memory_order_release);
-    if (before + 1 == (uint32_t)weft__crew_started(crew)) {
+    if (before + 1 == atomic_load_explicit(&crew->asked, memory_order_relaxed)) {
         tell_all(runtime); // its fence acquires the other answers, and releases what follows
         atomic_fetch_add_explicit(&crew->endings, 1, memory_order_relaxed);
         weft__futex_wake(&crew->endings, INT_MAX);
     }
 }
 
-static void ask_carriers(struct weft__crew *crew)
+/// Under the lock no carrier is added, and later ones are not: whoever adds them looks at the stage.
+static void ask_carriers(struct weft__runtime *runtime)
 {
+    struct weft__crew *crew = &runtime->crew;
+    weft__lock_acquire(&runtime->resizing);
     int count = weft__crew_started(crew);
+    atomic_store_explicit(&crew->asked, (uint32_t)count, memory_order_release);
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->control.fn = drain_seen;
         weft__put(carrier, &carrier->control.node, NULL);
     }
+    weft__lock_release(&runtime->resizing);
 }
 
 bool weft__shutdown_begin(struct weft__runtime *runtime, weft_time now)
@@ -114,7 +119,7 @@ bool weft__shutdown_begin(struct weft__runtime *runtime, weft_time now)
     runtime->force_at = last_tenth(now, runtime->options.grace_ns);
     runtime->force_timer = (struct weft__timer){ .fire = force_timer_fired };
     tell_all(runtime);
-    ask_carriers(crew);
+    ask_carriers(runtime);
     return true;
 }
 
@@ -164,8 +169,9 @@ static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
     struct weft__crew *crew = &runtime->crew;
     for (;;) {
         uint32_t endings = atomic_load_explicit(&crew->endings, memory_order_acquire);
-        bool answered = atomic_load_explicit(&crew->acknowledged, memory_order_acquire) ==
-                        (uint32_t)weft__crew_started(crew);
+        uint32_t asked = atomic_load_explicit(&crew->asked, memory_order_acquire);
+        bool answered = asked != 0 &&
+                        atomic_load_explicit(&crew->acknowledged, memory_order_acquire) == asked;
         bool empty = weft__crew_live(crew) == 0;
         if (answered && empty) {
             return true;

@@ -347,6 +347,7 @@ static int prepare(struct sim *sim, const struct weft_sim_options *options)
         sim->options = *options;
     }
     own.carriers = sim->options.carriers != 0 ? sim->options.carriers : DEFAULT_CARRIERS;
+    own.max_carriers = own.carriers; // all of them are there from the beginning
     own.log = sim->options.log;
     own.remedy = WEFT_REMEDY_OFF; // nobody watches, and nothing is stuck in virtual time
     own.log_ctx = sim->options.log_ctx;

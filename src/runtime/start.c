@@ -152,6 +152,15 @@ static int start_driver_threads(struct weft__runtime *runtime)
     return rc;
 }
 
+static void await_reports(struct weft__runtime *runtime, int count)
+{
+    uint32_t reported;
+    while ((reported = atomic_load_explicit(&runtime->reported, memory_order_acquire)) <
+           (uint32_t)count) {
+        weft__futex_wait(&runtime->reported, reported, WEFT_FOREVER);
+    }
+}
+
 static int start_carriers(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
@@ -163,11 +172,7 @@ static int start_carriers(struct weft__runtime *runtime)
         rc = -pthread_create(&carrier->thread, NULL, carrier_main, carrier);
         started += rc == 0;
     }
-    uint32_t reported;
-    while ((reported = atomic_load_explicit(&runtime->reported, memory_order_acquire)) <
-           (uint32_t)started) {
-        weft__futex_wait(&runtime->reported, reported, WEFT_FOREVER);
-    }
+    await_reports(runtime, started);
     if (rc == 0) {
         rc = atomic_load(&runtime->start_error);
     }
@@ -176,6 +181,27 @@ static int start_carriers(struct weft__runtime *runtime)
                   "not all of %d carriers can start: %s (check ulimit -n, -u and -v)", count,
                   strerror(-rc));
         stop_carriers(runtime, started);
+    }
+    return rc;
+}
+
+int weft__carrier_start(struct weft__runtime *runtime, int number)
+{
+    struct weft__carrier *carrier = &runtime->crew.carriers[number];
+    atomic_store_explicit(&runtime->reported, 0, memory_order_relaxed);
+    atomic_store(&runtime->start_error, 0);
+    int rc = -pthread_create(&carrier->thread, NULL, carrier_main, carrier);
+    if (rc == 0) {
+        await_reports(runtime, 1);
+        rc = atomic_load(&runtime->start_error);
+        if (rc < 0) {
+            pthread_join(carrier->thread, NULL);
+        }
+    }
+    if (rc < 0) {
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
+                  "carrier %d cannot start: %s (check ulimit -n, -u and -v)", number,
+                  strerror(-rc));
     }
     return rc;
 }

@@ -95,6 +95,7 @@ struct weft__carrier {
     weft_time spin_ns;
     bool stop;
     bool uncounted;   // the task that ends next, at once, was not counted when it began
+    bool leaving;     // runs only what cannot move (retire.c)
     bool polls;       // its poller has I/O to do, so it does not look for tasks to steal
     bool shares;      // puts tasks that may move on offer; fixed
     bool freely;      // under the work-stealing policy; fixed
@@ -120,6 +121,8 @@ struct weft__carrier {
     _Atomic uint64_t stuck; // 1: a task blocks it, or says so; cleared when the loop has its turn
     struct weft__lookout *lookout; // NULL: nobody watches
     struct weft__request control;  // the runtime's: stop, or report that you saw the root's cause
+    struct weft__request resized;  // the runtime's: look whether you are to leave; while `told`
+    _Atomic uint32_t told;
 
     _Alignas(WEFT__LINE_PAIR) struct weft__carrier_counts counts;
     _Alignas(WEFT__LINE_PAIR) struct weft__wheel wheel;

@@ -75,7 +75,8 @@ struct weft__crew {
     // Shutting down (the stage is the root's cause): whoever ends a task bumps `endings` and wakes
     // those who wait for zero.
     _Atomic uint32_t endings;
-    _Atomic uint32_t acknowledged; // carriers that have seen that it has begun
+    _Atomic uint32_t asked; // carriers whether they have seen that it has begun; 0: none so far
+    _Atomic uint32_t acknowledged; // of these, those that have
 };
 
 /// For whoever has to see every carrier that runs: dumps, statistics, the shutdown, what was placed on a

@@ -57,6 +57,8 @@ enum weft__op_code {
 #define WEFT__OP_NOTIFY 0x4u ///< not a result: the bytes of a SEND_ZC are the caller's again
 #define WEFT__OP_EMPTY 0x8u  ///< of a RECV: the socket had no more bytes when it was done; a hint
 
+#define WEFT__OP_WAITALL 0x100u ///< MSG_WAITALL, among `flags`
+
 struct weft__op {
     // The owner's; fixed while in flight.
     void (*done)(struct weft__op *op);
@@ -109,6 +111,25 @@ static inline void weft__op_init(struct weft__op *op, enum weft__op_code code, i
     op->generation = 0;
     op->result_flags = 0;
     op->result = 0;
+}
+
+/// Whether an op that was cancelled, and says so, can be submitted again as if nothing had been. Not a
+/// connect, which goes on in the kernel; nor what should come in one piece, or is told when it is over.
+static inline bool weft__op_may_move(const struct weft__op *op)
+{
+    switch ((enum weft__op_code)op->code) {
+    case WEFT__OP_READ:
+    case WEFT__OP_READV:
+    case WEFT__OP_WRITE:
+    case WEFT__OP_WRITEV:
+    case WEFT__OP_ACCEPT:
+    case WEFT__OP_POLL: return true;
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND:
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_SENDMSG: return (op->flags & WEFT__OP_WAITALL) == 0;
+    default: return false;
+    }
 }
 
 static inline uint16_t weft__op_buffer(const struct weft__op *op)

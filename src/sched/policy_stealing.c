@@ -20,6 +20,9 @@
 //       the last searcher who stops sends another one if something is still wanted (search.c, S3, S6).
 //   F5  Where tasks may not leave their cluster, each cluster has an `inject` of its own, and what was
 //       made ready in another one goes home.
+//   F6  If all carriers of such a cluster leave (retire.c), nobody looks at its `inject` any more: the last
+//       ones to leave, and whoever pushes there and sees it afterwards, hand on what is in it. Both sides have a
+//       fence between: the push before its look at who is left, that change before the look at the queue.
 #include "sched/policy_stealing.h"
 
 #include "sched/crew.h"
@@ -30,6 +33,20 @@
 #define MOST_INTERVAL 255u
 #define BATCH_AT_MOST (WEFT__OFFER_SLOTS / 2)
 
+void weft__free_desert(struct weft__carrier *carrier, struct weft__carrier *self)
+{
+    struct weft__crew *crew = carrier->crew;
+    atomic_thread_fence(memory_order_seq_cst); // F6
+    if (crew->steals_globally || weft__crew_cluster(crew, carrier->cluster).count > 0) {
+        return;
+    }
+    struct weft__fifo batch = { 0 };
+    if (weft__inject_take(carrier->worker.inject, &batch, SIZE_MAX) > 0) {
+        weft__inject_push(crew->carriers[0].worker.inject, &batch);
+        weft__search_ask(&crew->carriers[0], self);
+    }
+}
+
 /// The older half of the ring makes room; if a thief is at it, only the node itself goes.
 void weft__free_overflow(struct weft__carrier *carrier, struct weft__node *node)
 {
@@ -38,6 +55,9 @@ void weft__free_overflow(struct weft__carrier *carrier, struct weft__node *node)
     weft__fifo_push(&batch, node);
     weft__tally(&carrier->counts.overflows, 1);
     weft__inject_push(carrier->worker.inject, &batch);
+    if (weft__unlikely(carrier->leaving)) {
+        weft__free_desert(carrier, carrier);
+    }
 }
 
 /// To the end of the ring; what others may take is announced (F2).
@@ -89,6 +109,7 @@ void weft__free_inject(struct weft__task *task)
     struct weft__carrier *home = task->home; // it may run as soon as it is in
     weft__inject_push(home->worker.inject, &batch);
     weft__search_ask(home, NULL);
+    weft__free_desert(home, NULL);
 }
 
 struct weft__node *weft__free_pick(struct weft__carrier *carrier)
@@ -109,7 +130,8 @@ struct weft__node *weft__free_pick(struct weft__carrier *carrier)
 
 bool weft__free_has_ready(struct weft__carrier *carrier)
 {
-    return carrier->worker.lifo != NULL || weft__inject_count(carrier->worker.inject) > 0;
+    return carrier->worker.lifo != NULL ||
+           (weft__inject_count(carrier->worker.inject) > 0 && !carrier->leaving);
 }
 
 /// How many carriers take from the same queue.
@@ -125,7 +147,7 @@ size_t weft__free_take_injected(struct weft__carrier *carrier)
 {
     struct weft__inject *inject = carrier->worker.inject;
     size_t share = weft__inject_count(inject);
-    if (share == 0) {
+    if (share == 0 || carrier->leaving) {
         return 0;
     }
     struct weft__fifo batch = { 0 };

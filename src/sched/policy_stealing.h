@@ -19,6 +19,10 @@ void weft__free_yielded(struct weft__carrier *carrier, struct weft__task *task);
 /// The same from a thread outside the crew.
 void weft__free_inject(struct weft__task *task);
 
+/// Hands on what waits for the carriers of a cluster if they have all left: `carrier` was one of them.
+/// `self` is the carrier whose thread we are on, or NULL.
+void weft__free_desert(struct weft__carrier *carrier, struct weft__carrier *self);
+
 /// The next task from slot and ring, or NULL.
 struct weft__node *weft__free_pick(struct weft__carrier *carrier);
 

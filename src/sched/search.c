@@ -32,6 +32,8 @@
 //       he sleeps before he saw that many searchers, so the last of them to stop sees him. What is
 //       wanted may be in another cluster than the searchers he saw: so who is the last one in his
 //       looks at the bits of all that the sleepers there could have helped.
+//   S7  A carrier that leaves (retire.c) neither looks nor is to be found. Who saw its idle bit before may
+//       still send it: then it stops that search and asks for help again, as if it had just offered.
 //
 // Rejected: looking at all offers before going to sleep (100 carriers would read 100 lines, each time);
 // a timed look (latency, and an idle machine that never sleeps); waking a carrier per task.
@@ -271,6 +273,9 @@ bool weft__search_wanted(struct weft__carrier *carrier)
 {
     const struct weft__crew *crew = carrier->crew;
     bool wanted = false;
+    if (weft__unlikely(carrier->leaving)) {
+        return false; // S7
+    }
     for (int i = 0; i < reach(crew) && !wanted; i++) {
         wanted = !is_empty(&nth_help(carrier, i)->wanted, words_of(crew));
     }
@@ -327,7 +332,9 @@ void weft__search_stop(struct weft__carrier *victim, struct weft__carrier *self)
 
 void weft__search_idle(struct weft__carrier *carrier)
 {
-    (void)insert(&help_of(carrier)->idle, carrier->number);
+    if (weft__likely(!carrier->leaving)) { // S7
+        (void)insert(&help_of(carrier)->idle, carrier->number);
+    }
 }
 
 void weft__search_awake(struct weft__carrier *carrier)

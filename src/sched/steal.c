@@ -249,6 +249,10 @@ static void tally(_Atomic uint64_t *counter, int taken)
 
 void weft__steal_sent(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->leaving)) {
+        weft__steal_leave(carrier);
+        return;
+    }
     struct weft__carrier *victim = weft__search_sent(carrier);
     if (weft__likely(victim == NULL)) {
         return;

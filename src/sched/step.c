@@ -6,6 +6,7 @@
 #include "sched/park.h"
 #include "sched/poller.h"
 #include "sched/relay.h"
+#include "sched/retire.h"
 #include "sched/steal.h"
 
 /// The clock is read once per so many tasks.
@@ -54,6 +55,9 @@ void weft__carrier_open_inbox(struct weft__carrier *carrier)
 /// ends with it: a yield lets other carriers in.
 static inline unsigned relay_length(struct weft__carrier *carrier)
 {
+    if (weft__unlikely(carrier->leaving)) {
+        return 1; // retire.c, R1
+    }
     if (weft__unlikely(carrier->sim != NULL)) {
         return 1 + weft__rng_below(&carrier->sim->rng, 4);
     }
@@ -140,8 +144,12 @@ static void run_tasks(struct weft__carrier *carrier)
         if (weft__unlikely(node == NULL)) {
             break; // a thief was faster
         }
+        struct weft__task *task = weft__container_of(node, struct weft__task, node);
+        if (weft__unlikely(carrier->leaving) && weft__retire_sends(carrier, task)) {
+            continue;
+        }
         weft__prefetch_ready(carrier);
-        unsigned more = run_relay(carrier, weft__container_of(node, struct weft__task, node));
+        unsigned more = run_relay(carrier, task);
         weft__tally(&carrier->counts.runs, more);
         ran += more;
         if (weft__unlikely(carrier->sim != NULL)) {
@@ -212,7 +220,8 @@ static bool share_or_steal(struct weft__carrier *carrier, bool busy)
     if (weft__carrier_offered(carrier) > 0) {
         weft__search_ask(carrier, carrier);
     }
-    return busy || (!carrier->stop && !carrier->polls && weft__steal_idly(carrier));
+    return busy ||
+           (!carrier->stop && !carrier->polls && !carrier->leaving && weft__steal_idly(carrier));
 }
 
 bool weft__step(struct weft__carrier *carrier)

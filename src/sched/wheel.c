@@ -172,6 +172,32 @@ void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
     wheel->armed--;
 }
 
+static struct weft__timer *take_from(struct weft__wheel *wheel, struct weft__timer *timer,
+                                     bool (*takes)(struct weft__timer *timer),
+                                     struct weft__timer *taken)
+{
+    while (timer != NULL) {
+        struct weft__timer *next = timer->next;
+        if (takes(timer)) {
+            weft__wheel_remove(wheel, timer);
+            timer->next = taken;
+            taken = timer;
+        }
+        timer = next;
+    }
+    return taken;
+}
+
+struct weft__timer *weft__wheel_take(struct weft__wheel *wheel,
+                                     bool (*takes)(struct weft__timer *timer))
+{
+    struct weft__timer *taken = take_from(wheel, wheel->due.head, takes, NULL);
+    for (unsigned index = 0; index < WEFT__ARRAY_LEN(wheel->slots); index++) {
+        taken = take_from(wheel, wheel->slots[index].timers.head, takes, taken);
+    }
+    return taken;
+}
+
 /// The slot that comes first (W3). There must be one.
 static unsigned first_slot(const struct weft__wheel *wheel)
 {

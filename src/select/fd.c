@@ -15,10 +15,13 @@ static int fd_of(const struct weft__case *c)
     return (int)c->fd;
 }
 
-/// weft_close() wants it to end.
-static void closes(struct weft__use *use, struct weft__carrier *carrier)
+/// weft_close() wants it to end. A select does not move before it is over.
+static void closes(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
 {
     struct weft__case_fd *poll = weft__container_of(use, struct weft__case_fd, use);
+    if (why == WEFT__ASK_MOVES) {
+        return;
+    }
     poll->closed = true;
     carrier->driver->cancel(carrier->driver_state, &poll->op);
 }

@@ -52,6 +52,13 @@ static void deadline_fired(struct weft__timer *timer)
     weft__task_unbind(owner); // last: until here it can run, and end the scope, on this thread only
 }
 
+struct weft__task *weft__scope_timed(struct weft__timer *timer)
+{
+    return timer->fire == deadline_fired
+               ? weft__container_of(timer, struct weft__scope, deadline)->owner
+               : NULL;
+}
+
 static const struct weft__scope *root_of(const struct weft__scope *scope)
 {
     return scope->root != NULL ? scope->root : scope;

@@ -82,6 +82,9 @@ bool weft__scope_advance(struct weft__scope *root, enum weft__stage from, enum w
 /// Whether the runtime's shutdown is felt inside the scope: no guard or shield around hides it.
 bool weft__scope_stopped(const struct weft__scope *scope);
 
+/// The owner of the scope whose deadline this is; NULL: it is no scope's.
+struct weft__task *weft__scope_timed(struct weft__timer *timer);
+
 /// Looks at the scopes around a task that was marked LOOK. Use weft__scope_cancelled().
 bool weft__scope_look(struct weft__task *task);
 

@@ -6,6 +6,9 @@
 //
 // On a carrier with an annex (sched/annex.h) the timer is there: anyone may take it out, and who does, or
 // whoever fires it, ends the sleep.
+//
+// If the carrier leaves (sched/retire.c) the timer is taken out of its wheel and the sleep is `adrift`: whoever
+// polls it next arms it where he is. Not while a cancel is on its way to the timer, which ends it there.
 #include <errno.h>
 
 #include <weft/future.h>
@@ -25,6 +28,7 @@ struct sleep {
     uint8_t phase; // enum phase; the poller's
     bool cancelled;
     bool fired;       // under lock
+    bool adrift;      // under lock; in no wheel
     weft_waker waker; // under lock; owned while ARMED and not fired
 };
 _Static_assert(sizeof(struct sleep) <= sizeof(struct weft_sleep), "public size");
@@ -96,6 +100,28 @@ static enum weft_poll arm(struct sleep *sleep, const weft_waker *waker)
     return WEFT_PENDING;
 }
 
+bool weft__sleep_owns(struct weft__timer *base)
+{
+    const struct weft__user_timer *timer = weft__user_timer_in(base);
+    return timer != NULL && timer->fn == timer_fired;
+}
+
+void weft__sleep_move(struct weft__timer *base)
+{
+    struct weft__user_timer *timer = weft__user_timer_in(base);
+    struct sleep *sleep = timer->arg;
+    weft_waker waker = { NULL, NULL };
+    weft__lock_acquire(&sleep->lock);
+    if (weft__user_timer_queued(timer)) {
+        weft__wheel_add(&timer->carrier->wheel, base, base->when);
+    } else {
+        waker = sleep->waker;
+        sleep->adrift = true;
+    }
+    weft__lock_release(&sleep->lock);
+    weft_waker_wake(&waker);
+}
+
 static enum weft_poll look(struct sleep *sleep, const weft_waker *waker)
 {
     weft_waker old = { NULL, NULL };
@@ -106,17 +132,19 @@ static enum weft_poll look(struct sleep *sleep, const weft_waker *waker)
     }
     weft__lock_acquire(&sleep->lock);
     bool fired = sleep->fired;
-    if (!fired && !same) {
+    bool adrift = sleep->adrift;
+    if (!fired && !adrift && !same) {
         old = sleep->waker;
         sleep->waker = fresh;
-    } else if (fired) {
+    } else if (fired || adrift) {
         old = fresh;
     }
+    sleep->adrift = false;
     weft__lock_release(&sleep->lock);
     if (old.vtable != NULL) {
         weft_waker_drop(&old);
     }
-    return fired ? ready(sleep, 0) : WEFT_PENDING;
+    return fired ? ready(sleep, 0) : adrift ? arm(sleep, waker) : WEFT_PENDING;
 }
 
 enum weft_poll weft_sleep_poll(struct weft_sleep *public_sleep, weft_waker *waker)
@@ -135,7 +163,7 @@ static void end_here(struct sleep *sleep)
 {
     weft_waker waker = { NULL, NULL };
     weft__lock_acquire(&sleep->lock);
-    if (!sleep->fired) {
+    if (!sleep->fired && !sleep->adrift) {
         (void)weft__user_timer_stop(&sleep->timer, sleep->timer.carrier, NULL);
         sleep->fired = true;
         waker = sleep->waker;
@@ -149,7 +177,7 @@ static void end_here(struct sleep *sleep)
 static void end_there(struct sleep *sleep, struct weft__carrier *self)
 {
     weft__lock_acquire(&sleep->lock);
-    if (!sleep->fired) {
+    if (!sleep->fired && !sleep->adrift) {
         weft__user_timer_set(&sleep->timer, 1, self);
     }
     weft__lock_release(&sleep->lock);

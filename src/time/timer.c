@@ -42,6 +42,11 @@ static void fired(struct weft__timer *base)
     timer->fn(timer->arg); // which may have ended the timer: nothing after this
 }
 
+struct weft__user_timer *weft__user_timer_in(struct weft__timer *base)
+{
+    return base->fire == fired ? weft__container_of(base, struct weft__user_timer, timer) : NULL;
+}
+
 /// The timer's request has arrived at its carrier.
 static void received(struct weft__request *request, struct weft__carrier *carrier)
 {

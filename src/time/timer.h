@@ -38,6 +38,14 @@ static inline bool weft__user_timer_queued(struct weft__user_timer *timer)
     return atomic_load_explicit(&timer->queued, memory_order_relaxed) != 0;
 }
 
+/// The timer that this is the wheel's part of; NULL: it is of another kind.
+struct weft__user_timer *weft__user_timer_in(struct weft__timer *timer);
+
+/// A sleep's timer is in the wheel of a carrier that leaves: lets it go, to be armed where it is polled
+/// next. sleep.c.
+bool weft__sleep_owns(struct weft__timer *timer);
+void weft__sleep_move(struct weft__timer *timer);
+
 /// Disarms and waits until the carrier is done with it: `task` is the waiting virtual thread, NULL
 /// for a foreign OS thread. 1 if an expiry was called off, else 0.
 int weft__user_timer_stop(struct weft__user_timer *timer, struct weft__carrier *self,

@@ -130,6 +130,31 @@ static void busy_searcher(void *arg)
     (void)look(arg);
 }
 
+/// One that leaves (sched/retire.c): it was idle, woke up for another reason and was told. Somebody who
+/// saw it idle may still send it to search, and it passes that on (S7).
+static void leaving_carrier(void *arg)
+{
+    struct weft__carrier *carrier = arg;
+    if (weft__sleep_begin(carrier)) {
+        weft__sleep_end(carrier);
+    }
+    carrier->leaving = true;
+    while (!carrier->stop) {
+        struct weft__carrier *victim = weft__search_sent(carrier);
+        if (victim != NULL) {
+            weft__search_stop(victim, carrier);
+            weft__search_ask(victim, carrier);
+        } else if (weft__inbox_take(&carrier->inbox) != NULL) {
+            carrier->stop = true;
+        } else {
+            weft__sleep(carrier);
+        }
+    }
+    if (weft__search_sent(carrier) != NULL) {
+        weft__search_stop(&carriers[0], carrier);
+    }
+}
+
 static void busy_owner(void *arg)
 {
     struct weft__carrier *carrier = arg;
@@ -139,7 +164,7 @@ static void busy_owner(void *arg)
     }
 }
 
-static void reset(int count, int owners, uint32_t things)
+static void reset_with(int count, int owners, uint32_t things, void (*last)(void *carrier))
 {
     memset(&crew, 0, sizeof crew);
     memset(help, 0, sizeof help);
@@ -168,8 +193,10 @@ static void reset(int count, int owners, uint32_t things)
         carrier->driver_state = &carrier->driver_state;
         carrier->driver = i >= owners ? &stage_driver : NULL;
         mc_name(&carrier->state, sizeof carrier->state, i < 2 ? "state1" : "state2");
-        mc_thread(i >= owners ? (i < owners + searchers ? busy_searcher : idle_carrier)
-                              : busy_owner,
+        mc_thread(i < owners               ? busy_owner
+                  : i < owners + searchers ? busy_searcher
+                  : i == count - 1         ? last
+                                           : idle_carrier,
                   carrier);
     }
     mc_name(&help[0].searchers, sizeof help[0].searchers, "searchers");
@@ -181,6 +208,11 @@ static void reset(int count, int owners, uint32_t things)
     mc_name(tails, sizeof tails, "tails");
     mc_name(heads, sizeof heads, "heads");
     mc_name(&expected, sizeof expected, "expected");
+}
+
+static void reset(int count, int owners, uint32_t things)
+{
+    reset_with(count, owners, things, idle_carrier);
 }
 
 static void one_helper(void)
@@ -268,6 +300,11 @@ static void from_outside(void)
     mc_thread(outsider, &carriers[1]);
 }
 
+static void one_leaves(void)
+{
+    reset_with(3, 1, 1, leaving_carrier);
+}
+
 static void check(void)
 {
     mc_assert(atomic_load(&expected) == 0);
@@ -314,5 +351,6 @@ const struct mc_model mc_models[] = {
       .check = check_apart,
       .never_spurious = 1,
       .max_bound = 2 },
+    { .name = "search_one_leaves", .setup = one_leaves, .check = check, .never_spurious = 1 },
     { .name = NULL },
 };
