@@ -315,6 +315,39 @@ static void failed_registration(void)
     mc_thread(fail_to_register, NULL);
 }
 
+static struct weft__poller later; // registers when the other one has gone
+static bool has_registered;
+
+static void leave(void *unused)
+{
+    (void)unused;
+    weft__poller_leave(&poller);
+}
+
+static void register_later(void *unused)
+{
+    (void)unused;
+    has_registered = weft__poller_enter(&later, &carrier);
+    if (has_registered) {
+        weft__poller_show(&later);
+    }
+}
+
+/// Who leaves takes itself out of the slot, not whoever comes after it.
+static void registration_elsewhere(void)
+{
+    reset(0);
+    memset(&later, 0, sizeof later);
+    enter(&poller);
+    mc_thread(leave, NULL);
+    mc_thread(register_later, NULL);
+}
+
+static void check_later(void)
+{
+    mc_assert(atomic_load(&carrier.poller) == (has_registered ? &later : NULL));
+}
+
 /// Nobody else ends its sleep.
 static void cancelled_with(void (*how)(void))
 {
@@ -340,6 +373,7 @@ const struct mc_model mc_models[] = {
     { .name = "poller_awake", .setup = awake },
     { .name = "poller_registered", .setup = late_registration },
     { .name = "poller_succeeded", .setup = next_registration },
+    { .name = "poller_succeeded_elsewhere", .setup = registration_elsewhere, .check = check_later },
     { .name = "poller_not_registered", .setup = failed_registration },
     { .name = "poller_cancelled", .setup = cancelled_permit },
     { .name = "poller_cancelled_with_lock", .setup = cancelled_lock },
