@@ -181,6 +181,7 @@ static int run_with(enum weft_io io)
     struct weft_options options = WEFT_OPTIONS_INIT;
     bool ran = false;
     CHECK_EQ(unsetenv("WEFT_IO"), 0);
+    CHECK_EQ(unsetenv("WEFT_POLLER"), 0); // some decide about the driver
     options.carriers = CARRIERS;
     options.io = io;
     options.log = watch_log;

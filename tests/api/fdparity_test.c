@@ -122,8 +122,12 @@ static int play(void *arg)
 static void play_on(struct script *script, enum weft_io io)
 {
     struct weft_options options = WEFT_OPTIONS_INIT;
+    const char *mode = getenv("WEFT_POLLER");
     options.carriers = 1;
     options.io = io;
+    if (io == WEFT_IO_URING && mode != NULL && strcmp(mode, "tasks") == 0) {
+        options.poller = WEFT_POLLER_CARRIER; // tasks do not wait in a ring
+    }
     CHECK_EQ(weft_run(play, script, &options), 0);
 }
 

@@ -1,5 +1,5 @@
 // handle_test.c - handles of tasks: joining, keeping, giving away, from tasks and OS threads.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -205,11 +205,12 @@ static int count(void *arg)
 /// A loop of calls that never have to wait must not keep others from running.
 TEST_EVERYWHERE(joins_that_end_at_once_use_up_the_budget)
 {
+    struct weft_attr attr = stay_here();
     atomic_int other = 0;
     weft_task *task;
     CHECK_OK(weft_spawn(&task, end_at_once, NULL, NULL));
     CHECK_EQ(weft_join(NULL, weft_task_retain(task), WEFT_FOREVER), 0);
-    CHECK_OK(weft_go(count, &other));
+    CHECK_OK(weft_spawn(NULL, count, &other, &attr));
     for (int calls = 0; atomic_load(&other) == 0; calls++) {
         CHECK_LE(calls, 128);
         CHECK_EQ(weft_join(NULL, weft_task_retain(task), WEFT_FOREVER), 0);

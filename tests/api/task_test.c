@@ -426,8 +426,9 @@ TEST_EVERYWHERE(checkpoint_yields_when_the_time_slice_is_over)
 
 TEST_EVERYWHERE(cancelled_never_yields)
 {
+    struct weft_attr attr = stay_here();
     atomic_int other = 0;
-    CHECK_OK(weft_go(count, &other));
+    CHECK_OK(weft_spawn(NULL, count, &other, &attr));
     for (int i = 0; i < 1000; i++) {
         CHECK_EQ(weft_cancelled(), 0);
     }

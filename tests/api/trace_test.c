@@ -1,5 +1,5 @@
 // The trace function: what it is told of tasks that are spawned, run, park and are stolen.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include "support/onpool.h"
 
@@ -43,9 +43,10 @@ static int is_traced(void *arg)
     (void)arg;
     uint64_t id = 0;
     char letters[32];
+    struct weft_attr attr = stay_here(); // so that nobody steals it
     weft_task *task;
     weft_trace_set(note, &count);
-    CHECK_OK(weft_spawn(&task, sleeps_once, &id, NULL));
+    CHECK_OK(weft_spawn(&task, sleeps_once, &id, &attr));
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
     weft_trace_set(NULL, NULL);
     int before = atomic_load(&count);
