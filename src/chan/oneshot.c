@@ -1,6 +1,6 @@
 // oneshot.c - one value, and a word that says how far it has come.
 //
-//     word:  QUEUED | CLOSED | TAKEN | SENT
+//     word:  QUEUED | CLOSED | TAKEN | SENT, or the address of a receiver that waits alone
 //
 // The danger: the memory is the receiver's or the sender's, and goes as soon as that one knows that the
 // other is through. Whoever touches it after he has said so writes into somebody else's frame.
@@ -12,10 +12,17 @@
 //   O3  Who ends the oneshot knows that nobody will take the lock any more. It waits for whoever has it,
 //       and for nobody if it is free: then it has seen the last release (base/lock.h, L1).
 //   O4  Receivers wait only until a value was sent; who waits gets a copy while it is claimed
-//       (sync/queue.h, Q2).
+//       (sync/queue.h, Q2), but for O6.
 //   O5  There is one sender. It looks before it writes the value, so a second value is refused; a close
 //       in between is noticed after the value was written, where nobody will look.
+//   O6  A virtual thread that waits to receive while nobody else waits has no lock to take, and neither has
+//       who sends or closes. Whoever takes its address out of the word has it in hand: to complete it,
+//       to put it into the queue (under the lock, because somebody else wants to wait), or to leave
+//       with it. So it does not withdraw by its state, it is asked to (wait.h). When SENT was set it
+//       takes the value itself, and sets TAKEN as its last touch (O1), because it may have been about
+//       to give up.
 //
+// O6 saves three of eight locked instructions of a value that is waited for (weft-bench chan-call).
 // Lock: oneshot.lock. Checked by: tests/model/oneshot_model.c, tests/api/oneshot_test.c.
 #include <weft/oneshot.h>
 
@@ -29,9 +36,13 @@
 #define TAKEN 2u
 #define CLOSED 4u
 #define QUEUED 8u
+#define FLAGS UINT64_C(15)
+
+/// waiter.kind
+enum { GETS_A_COPY, CAME_ALONE };
 
 struct oneshot {
-    _Atomic uint32_t word;
+    _Atomic uint64_t word;
     struct weft__lock lock;
 
     // Fixed.
@@ -54,6 +65,12 @@ void weft_oneshot_init(struct weft_oneshot *oneshot, void *storage, size_t value
     *of(oneshot) = (struct oneshot){ .storage = storage, .value_bytes = value_bytes };
 }
 
+/// The receiver that waits alone, or NULL.
+static struct weft__waiter *lone(uint64_t word)
+{
+    return (struct weft__waiter *)(uintptr_t)(word & ~FLAGS); // NOLINT(performance-no-int-to-ptr)
+}
+
 /// Under lock.
 static bool is_deserted(const struct oneshot *oneshot)
 {
@@ -63,7 +80,8 @@ static bool is_deserted(const struct oneshot *oneshot)
 int weft_oneshot_fini(struct weft_oneshot *public_oneshot)
 {
     struct oneshot *oneshot = of(public_oneshot);
-    if ((atomic_load_explicit(&oneshot->word, memory_order_relaxed) & QUEUED) != 0) {
+    uint64_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+    if ((word & QUEUED) != 0 || lone(word) != NULL) {
         return -EBUSY;
     }
     if (atomic_load_explicit(&oneshot->lock.state, memory_order_acquire) != 0) { // O3
@@ -101,18 +119,28 @@ static inline bool lock_queued(struct oneshot *oneshot)
 /// Adds bits to the word and lets go whoever has waited for them. Under lock, while QUEUED is set.
 static inline void add_queued(struct oneshot *oneshot, uint32_t bits, struct weft__batch *batch)
 {
-    while (bits == SENT && oneshot->receivers.first != NULL) {
+    bool sent = false; // to one that will take it (O6)
+    while (bits == SENT && !sent && oneshot->receivers.first != NULL) {
         struct weft__waiter *receiver = oneshot->receivers.first;
-        if (weft__queue_choose(&oneshot->receivers, receiver, 0, batch)) {
+        bool alone = receiver->kind == CAME_ALONE;
+        if (!weft__queue_choose(&oneshot->receivers, receiver, alone ? WEFT__SYNC_AGAIN : 0,
+                                batch)) {
+            continue;
+        }
+        if (alone) {
+            sent = true;
+        } else {
             copy_value(oneshot, value_of(receiver), oneshot->storage);
             bits |= TAKEN;
         }
     }
-    if ((bits & (TAKEN | CLOSED)) != 0) {
+    if (sent || (bits & (TAKEN | CLOSED)) != 0) {
         weft__queue_choose_all(&oneshot->receivers, -EPIPE, batch); // O4: for nothing
+    }
+    if ((bits & (TAKEN | CLOSED)) != 0) {
         weft__queue_choose_all(&oneshot->watchers, 0, batch);
     }
-    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed) | bits;
+    uint64_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed) | bits;
     atomic_store_explicit(&oneshot->word, is_deserted(oneshot) ? word & ~QUEUED : word,
                           memory_order_release);
 }
@@ -127,12 +155,20 @@ static void publish_queued(struct oneshot *oneshot, uint32_t bits)
     weft__batch_finish(&batch);
 }
 
-/// Adds bits to a word that was just read, where nobody waits; false if it is not that any more.
+/// Adds bits to a word that was just read, in which nobody waits, or the lone receiver, which ends with
+/// `result` then (O6); false if it is not that any more.
 // NOLINTNEXTLINE(readability-non-const-parameter): a failed exchange stores there
-static inline bool publish(struct oneshot *oneshot, uint32_t *word, uint32_t bits)
+static inline bool publish(struct oneshot *oneshot, uint64_t *word, uint32_t bits, int result)
 {
-    return atomic_compare_exchange_weak_explicit(&oneshot->word, word, *word | bits,
-                                                 memory_order_release, memory_order_acquire);
+    struct weft__waiter *receiver = lone(*word);
+    if (!atomic_compare_exchange_weak_explicit(&oneshot->word, word, (*word & FLAGS) | bits,
+                                               memory_order_acq_rel, memory_order_acquire)) {
+        return false;
+    }
+    if (receiver != NULL) {
+        weft__waiter_complete(receiver, result);
+    }
+    return true;
 }
 
 // Loads that may see that the other side is through acquire: who sees that may free the memory.
@@ -140,7 +176,7 @@ static inline bool publish(struct oneshot *oneshot, uint32_t *word, uint32_t bit
 int weft_oneshot_send(struct weft_oneshot *public_oneshot, const void *value)
 {
     struct oneshot *oneshot = of(public_oneshot);
-    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
     if ((word & (SENT | CLOSED)) == 0) {
         copy_value(oneshot, oneshot->storage, value);
     }
@@ -151,7 +187,7 @@ int weft_oneshot_send(struct weft_oneshot *public_oneshot, const void *value)
                 return 0;
             }
             word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
-        } else if (publish(oneshot, &word, SENT)) {
+        } else if (publish(oneshot, &word, SENT, WEFT__SYNC_AGAIN)) {
             return 0;
         }
     }
@@ -161,7 +197,7 @@ int weft_oneshot_send(struct weft_oneshot *public_oneshot, const void *value)
 void weft_oneshot_close(struct weft_oneshot *public_oneshot)
 {
     struct oneshot *oneshot = of(public_oneshot);
-    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
     for (;;) {
         if ((word & QUEUED) != 0) {
             if (lock_queued(oneshot)) {
@@ -169,7 +205,7 @@ void weft_oneshot_close(struct weft_oneshot *public_oneshot)
                 return;
             }
             word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
-        } else if (publish(oneshot, &word, CLOSED)) {
+        } else if (publish(oneshot, &word, CLOSED, -EPIPE)) {
             return;
         }
     }
@@ -180,7 +216,7 @@ void weft_oneshot_close(struct weft_oneshot *public_oneshot)
 /// Receives at once: 0, -EPIPE, or WAITS.
 static inline int try_recv(void *value, struct oneshot *oneshot)
 {
-    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
     while ((word & (SENT | TAKEN)) == SENT) {
         if (weft__unlikely((word & QUEUED) != 0)) {
             if (lock_queued(oneshot)) {
@@ -192,7 +228,7 @@ static inline int try_recv(void *value, struct oneshot *oneshot)
             continue;
         }
         copy_value(oneshot, value, oneshot->storage); // O1
-        if (publish(oneshot, &word, TAKEN)) {
+        if (publish(oneshot, &word, TAKEN, 0)) {
             return 0;
         }
     }
@@ -205,22 +241,26 @@ static int recv_attempt(struct weft__waiter *waiter)
 }
 
 /// Sets QUEUED, unless one of `bits` is set. Under lock. Returns the word.
-static inline uint32_t queue_unless(struct oneshot *oneshot, uint32_t bits)
+static inline uint64_t queue_unless(struct oneshot *oneshot, uint32_t bits)
 {
-    for (;;) {
-        uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
-        if ((word & bits) != 0 ||
-            atomic_compare_exchange_weak_explicit(&oneshot->word, &word, word | QUEUED,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
+    uint64_t word;
+    do {
+        word = atomic_load_explicit(&oneshot->word, memory_order_acquire);
+        if ((word & bits) != 0) {
             return word;
         }
+    } while (!atomic_compare_exchange_weak_explicit(&oneshot->word, &word, (word & FLAGS) | QUEUED,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    if (lone(word) != NULL) {
+        weft__queue_push(&oneshot->receivers, lone(word)); // O6
     }
+    return word & FLAGS;
 }
 
 static void dequeue(struct oneshot *oneshot)
 {
     if (is_deserted(oneshot)) {
-        atomic_fetch_and_explicit(&oneshot->word, ~QUEUED, memory_order_relaxed);
+        atomic_fetch_and_explicit(&oneshot->word, ~(uint64_t)QUEUED, memory_order_relaxed);
     }
 }
 
@@ -228,7 +268,7 @@ static inline int recv_check(struct weft__waiter *waiter, struct weft__batch *ba
 {
     struct oneshot *oneshot = waiter->object;
     // Relaxed: SENT was set under the lock, or whoever has set QUEUED there had seen it.
-    uint32_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&oneshot->word, memory_order_relaxed);
     if ((word & (SENT | TAKEN | QUEUED)) != (SENT | QUEUED)) {
         return WEFT__SYNC_WAITS; // to be enlisted, which looks
     }
@@ -240,10 +280,10 @@ static inline int recv_check(struct weft__waiter *waiter, struct weft__batch *ba
 static inline int recv_enlist(struct weft__waiter *waiter)
 {
     struct oneshot *oneshot = waiter->object;
-    uint32_t word = queue_unless(oneshot, SENT | CLOSED);
+    uint64_t word = queue_unless(oneshot, SENT | CLOSED);
     while ((word & (SENT | TAKEN)) == SENT) {
         copy_value(oneshot, value_of(waiter), oneshot->storage);
-        if (publish(oneshot, &word, TAKEN)) { // nobody waits: check() has seen to that
+        if (publish(oneshot, &word, TAKEN, 0)) { // nobody waits: check() has seen to that
             return 0;
         }
     }
@@ -274,6 +314,28 @@ static const struct weft__sync_ops recv_ops = {
     .unlist = recv_unlist,
 };
 
+/// O6: one that was alone when it began to wait is late, or cancelled.
+static void give_up(struct weft__wait *wait)
+{
+    struct weft__waiter *receiver = weft__container_of(wait, struct weft__waiter, wait);
+    struct oneshot *oneshot = receiver->object;
+    uint64_t word = (uintptr_t)receiver;
+    bool out = atomic_compare_exchange_strong_explicit(&oneshot->word, &word, 0,
+                                                       memory_order_relaxed, memory_order_relaxed);
+    if (!out) {
+        weft__lock_acquire(&oneshot->lock);
+        out = weft__queue_remove(&oneshot->receivers, receiver);
+        if (out) {
+            dequeue(oneshot);
+        }
+        weft__lock_release(&oneshot->lock);
+    }
+    if (out) { // else somebody has it in hand
+        wait->result = wait->why;
+        atomic_store_explicit(&wait->state, WEFT__WAIT_DONE, memory_order_relaxed);
+    }
+}
+
 static inline int wait(struct oneshot *oneshot, const struct weft__sync_ops *ops, void *value,
                        struct weft__task *self, weft_time deadline)
 {
@@ -283,10 +345,31 @@ static inline int wait(struct oneshot *oneshot, const struct weft__sync_ops *ops
     return weft__chan_enter(&waiter, ops, self, deadline);
 }
 
-WEFT__NOINLINE static int recv_wait(void *value, struct oneshot *oneshot, struct weft__task *self,
-                                    weft_time deadline)
+/// O6. Its result, or WAITS: somebody waits already, or there is something.
+static inline int wait_alone(void *value, struct oneshot *oneshot, struct weft__task *self,
+                             weft_time deadline)
 {
-    return wait(oneshot, &recv_ops, value, self, deadline);
+    uint64_t word = 0;
+    _Alignas(FLAGS + 1) struct weft__waiter receiver;
+    weft__waiter_init(&receiver, &recv_ops, oneshot, &oneshot->lock);
+    receiver.kind = CAME_ALONE;
+    weft__wait_init(&receiver.wait, self, WEFT__WAIT_ASK, recv_ops.what);
+    receiver.wait.ask = give_up;
+    if (!atomic_compare_exchange_strong_explicit(&oneshot->word, &word, (uintptr_t)&receiver,
+                                                 memory_order_release, memory_order_relaxed)) {
+        return WEFT__SYNC_WAITS;
+    }
+    (void)weft__block(&receiver.wait, deadline);
+    bool sent = receiver.wait.result == WEFT__SYNC_AGAIN;
+    return sent ? try_recv(value, oneshot) : (int)receiver.wait.result;
+}
+
+WEFT__NOINLINE WEFT__FLATTEN static int recv_wait(void *value, struct oneshot *oneshot,
+                                                  struct weft__task *self, weft_time deadline)
+{
+    int rc = weft__likely(self != NULL) ? wait_alone(value, oneshot, self, deadline)
+                                        : WEFT__SYNC_WAITS;
+    return rc != WEFT__SYNC_WAITS ? rc : wait(oneshot, &recv_ops, value, self, deadline);
 }
 
 int weft_oneshot_recv(void *value, struct weft_oneshot *oneshot, weft_time deadline)
@@ -317,7 +400,7 @@ void weft_oneshot_recv_future(struct weft_sync_future *future, void *value,
 
 bool weft_oneshot_is_closed(struct weft_oneshot *oneshot)
 {
-    uint32_t word = atomic_load_explicit(&of(oneshot)->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&of(oneshot)->word, memory_order_acquire);
     return (word & (TAKEN | CLOSED)) != 0;
 }
 

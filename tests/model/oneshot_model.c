@@ -1,4 +1,4 @@
-// oneshot_model.c - one value, and who gives up first (chan/oneshot.c, O1 to O4).
+// oneshot_model.c - one value, and who gives up first (chan/oneshot.c, O1 to O6).
 //
 // The oneshot and its storage are the receiver's and freed as soon as it knows that the sender is
 // done with them: because it has the value, or because the sender has said so.
@@ -24,6 +24,7 @@ static struct stage_wakeup wakeup;
 static int written;        // plain: what the value stands for
 static int sent, received; // what the calls have returned
 static _Atomic int users;
+static _Atomic int got; // how many have the value
 
 static __attribute__((noinline)) void end(void)
 {
@@ -193,6 +194,7 @@ static void reset(int count)
     weft_oneshot_init(&question->oneshot, &question->storage, sizeof question->storage);
     atomic_init(&wakeup.woken, 0);
     atomic_init(&users, count);
+    atomic_init(&got, 0);
     written = sent = received = 0;
     mc_name(question, sizeof *question, "oneshot");
 }
@@ -246,12 +248,47 @@ static void receiver_gives_up(void)
     stage_sync_thread(send_and_free, NULL);
 }
 
+// The same by way of the queue.
+static void foreign_gives_up(void)
+{
+    reset(2);
+    mc_thread(receive_or_give_up, NULL);
+    stage_sync_thread(send_and_free, NULL);
+}
+
 static void third_party(void)
 {
     reset(3);
     stage_sync_thread(send_and_leave, NULL);
     mc_thread(watch, NULL);
     stage_sync_thread(receive_one, NULL);
+}
+
+// One that waited alone may be late while another one comes to wait (O6); one of them gets the value,
+// or nobody.
+static void receive_and_leave(void *deadline)
+{
+    uint64_t value = 0;
+    int rc = weft_oneshot_recv(&value, &question->oneshot, (weft_time)(uintptr_t)deadline);
+    mc_assert(rc == 0 || rc == -EPIPE || rc == -ETIMEDOUT);
+    if (rc == 0) {
+        mc_assert(value == 7 && written == 1);
+        atomic_fetch_add_explicit(&got, 1, memory_order_relaxed);
+    }
+    leave();
+}
+
+static void late_and_second(void)
+{
+    reset(3);
+    stage_sync_thread(receive_and_leave, (void *)10);
+    mc_thread(receive_and_leave, (void *)(uintptr_t)WEFT_FOREVER);
+    stage_sync_thread(send_and_leave, NULL);
+}
+
+static void check_one_got_it(void)
+{
+    mc_assert(atomic_load_explicit(&got, memory_order_relaxed) == 1);
 }
 
 static void watched(void)
@@ -278,7 +315,12 @@ const struct mc_model mc_models[] = {
     { .name = "oneshot_given_up", .setup = given_up, .check = check },
     { .name = "oneshot_given_up_queued", .setup = given_up_queued, .check = check },
     { .name = "oneshot_receiver_gives_up", .setup = receiver_gives_up, .check = check },
+    { .name = "oneshot_foreign_gives_up", .setup = foreign_gives_up, .check = check },
     { .name = "oneshot_third_party", .setup = third_party, .check = check, .max_bound = 1 },
+    { .name = "oneshot_late_and_second",
+      .setup = late_and_second,
+      .check = check_one_got_it,
+      .max_bound = 1 },
     { .name = "oneshot_watched", .setup = watched, .check = check },
     { .name = NULL },
 };
