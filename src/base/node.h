@@ -12,7 +12,21 @@ enum weft__node_kind {
 struct weft__node {
     struct weft__node *next;
     uint8_t kind;
+    int32_t ahead; // where one stands that comes later in a long list, in lines from here; a hint
 };
+
+/// For whoever walks a long list: each node may be a cache miss, and the next one is not known before.
+static inline void weft__node_hint(struct weft__node *node, const struct weft__node *later)
+{
+    intptr_t lines = ((intptr_t)later - (intptr_t)node) / WEFT__LINE;
+    node->ahead = lines == (int32_t)lines ? (int32_t)lines : 0;
+}
+
+static inline void weft__node_prefetch(const struct weft__node *node)
+{
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a hint may be stale, so it is no object's address
+    __builtin_prefetch((const void *)((intptr_t)node + (intptr_t)node->ahead * WEFT__LINE), 1);
+}
 
 /// A queue that only its owner touches. Empty when head is NULL; then tail is undefined.
 struct weft__fifo {

@@ -177,7 +177,9 @@ static void stealing_continue(struct weft_scheduler *policy, struct weft__task *
 static void stealing_start(struct weft_scheduler *policy, struct weft__task *task)
 {
     struct weft__carrier *self = weft__carrier_self();
-    if (self != NULL && self->crew == task->crew && task->home != self) {
+    if (task->home == self && weft__task_may_move(task)) {
+        weft__free_ready(self, task);
+    } else if (self != NULL && self->crew == task->crew && task->home != self) {
         locality_ready(policy, task);
     } else {
         stealing_continue(policy, task);

@@ -44,6 +44,7 @@ size_t weft__inject_take(struct weft__inject *inject, struct weft__fifo *into, s
     weft__lock_acquire(&inject->lock);
     for (struct weft__node *node; taken < most && (node = weft__fifo_pop(&inject->nodes)) != NULL;
          taken++) {
+        weft__node_prefetch(node);
         weft__fifo_push(into, node);
     }
     set_count(inject);

@@ -31,6 +31,7 @@
 #include "sched/offer.h"
 
 #define MASK (WEFT__OFFER_SLOTS - 1)
+#define AHEAD 8u
 
 _Static_assert((WEFT__OFFER_SLOTS & MASK) == 0, "slots are found with a mask");
 
@@ -109,7 +110,13 @@ int weft__offer_steal(struct weft__offer *offer, struct weft__fifo *into)
         return -EAGAIN;
     }
     for (uint32_t i = 0; i < count; i++) {
-        weft__fifo_push(into, offer->slots[(first + i) & MASK]);
+        struct weft__node *node = offer->slots[(first + i) & MASK];
+        if (i + AHEAD < count) {
+            const struct weft__node *later = offer->slots[(first + i + AHEAD) & MASK];
+            __builtin_prefetch(later, 1);
+            weft__node_hint(node, later);
+        }
+        weft__fifo_push(into, node);
     }
     finish(offer, claimed);
     return (int)count;

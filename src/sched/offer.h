@@ -28,6 +28,14 @@ struct weft__node *weft__offer_pop(struct weft__offer *offer);
 /// is nothing; -EBUSY: another thief is at it; -EAGAIN: somebody was faster, there may be more.
 int weft__offer_steal(struct weft__offer *offer, struct weft__fifo *into);
 
+/// The one that is `places` behind the next one that the owner will pop, or NULL; a hint. The owner only.
+static inline struct weft__node *weft__offer_peek(struct weft__offer *offer, uint32_t places)
+{
+    uint32_t at = (uint32_t)atomic_load_explicit(&offer->head, memory_order_relaxed) + places;
+    uint32_t left = atomic_load_explicit(&offer->tail, memory_order_relaxed) - at;
+    return left - 1 < WEFT__OFFER_SLOTS ? offer->slots[at % WEFT__OFFER_SLOTS] : NULL;
+}
+
 /// How many are on offer, as far as this thread knows.
 static inline uint32_t weft__offer_count(struct weft__offer *offer)
 {

@@ -253,6 +253,9 @@ void weft__search_ask(struct weft__carrier *victim, struct weft__carrier *self)
     if (weft__unlikely(victim->aside)) {
         return; // the monitor sees to that one
     }
+    if (self == victim && victim->crew->capacity == 1) {
+        return; // it is awake, and there will never be anybody else
+    }
     atomic_thread_fence(memory_order_seq_cst); // S1: pushed; now look
     if (!has(&help->wanted, victim->number) && insert(&help->wanted, victim->number)) {
         recruit_near(victim, 1, self);

@@ -89,6 +89,19 @@ static void spill(struct weft__carrier *carrier, struct weft__node *node)
     }
 }
 
+/// Puts a task on offer that may move. Returns how many there are.
+static uint32_t offer(struct weft__carrier *carrier, struct weft__node *node)
+{
+    carrier->offering = true;
+    uint32_t on_offer = weft__inject_count(&carrier->spill) == 0
+                            ? weft__offer_push(&carrier->offer, node)
+                            : 0;
+    if (on_offer == 0) {
+        spill(carrier, node);
+    }
+    return on_offer != 0 ? on_offer : WEFT__OFFER_SLOTS;
+}
+
 /// Like weft__share(), without asking anybody. Returns how many are on offer, 0: it is in `local`.
 static uint32_t queue(struct weft__carrier *carrier, struct weft__task *task)
 {
@@ -96,14 +109,7 @@ static uint32_t queue(struct weft__carrier *carrier, struct weft__task *task)
         weft__fifo_push(&carrier->local, &task->node);
         return 0;
     }
-    carrier->offering = true;
-    uint32_t on_offer = weft__inject_count(&carrier->spill) == 0
-                            ? weft__offer_push(&carrier->offer, &task->node)
-                            : 0;
-    if (on_offer == 0) {
-        spill(carrier, &task->node);
-    }
-    return on_offer != 0 ? on_offer : WEFT__OFFER_SLOTS;
+    return offer(carrier, &task->node);
 }
 
 void weft__share(struct weft__carrier *carrier, struct weft__task *task)
@@ -130,10 +136,25 @@ static void refill(struct weft__carrier *carrier)
     }
 }
 
+/// As weft__prefetch_ready(): all of the next one, and the first line of the second next.
+static void prefetch_offered(struct weft__carrier *carrier)
+{
+    struct weft__node *next = weft__offer_peek(&carrier->offer, 0);
+    if (next != NULL) {
+        const struct weft__task *task = weft__container_of(next, struct weft__task, node);
+        weft__context_prefetch(&task->context);
+        __builtin_prefetch((const char *)task + WEFT__LINE, 1);
+        __builtin_prefetch((const char *)task + 2 * WEFT__LINE, 1);
+        __builtin_prefetch(weft__offer_peek(&carrier->offer, 1), 1);
+    }
+}
+
 static struct weft__node *pick(struct weft__carrier *carrier)
 {
     if (carrier->freely) {
-        return weft__free_pick(carrier);
+        struct weft__node *free = weft__free_pick(carrier);
+        prefetch_offered(carrier);
+        return free;
     }
     struct weft__node *node = weft__offer_pop(&carrier->offer);
     if (node == NULL && weft__inject_count(&carrier->spill) > 0) {
@@ -194,11 +215,13 @@ static void receive(struct weft__carrier *carrier, struct weft__fifo *loot,
 {
     for (struct weft__node *node; (node = weft__fifo_pop(loot)) != NULL;) {
         struct weft__task *task = weft__container_of(node, struct weft__task, node);
-        weft__task_rehome(task, carrier);
+        if (task->home != carrier) { // or it was never away: nothing but its first line is touched
+            weft__task_rehome(task, carrier);
+        }
         if (weft__traced() && from != NULL) {
             weft__trace_steal(task, from->victim, carrier, from->depth, from->directed);
         }
-        (void)queue(carrier, task);
+        (void)offer(carrier, node); // it was on offer, so it may move
     }
 }
 
