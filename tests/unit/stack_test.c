@@ -294,12 +294,12 @@ TEST(idle_slots_give_their_pages_back_and_read_as_zero)
         memset(slots[i].low, 0xff, (size_t)(slots[i].block - slots[i].low) + BLOCK_BYTES);
     }
     for (int i = 0; i < SLOTS; i++) {
-        memset(slots[i].block + 16, 0, 8); // the task layer's word
+        memset(slots[i].block + WEFT__STACK_KEPT_FROM, 0, 8); // the task layer's word
         give(pool, NULL, slots[i]);
     }
     int cold = 0;
     for (int i = 0; i < SLOTS; i++) {
-        CHECK(is_zero(slots[i].block + 16, 8));
+        CHECK(is_zero(slots[i].block + WEFT__STACK_KEPT_FROM, 8));
         cold += weft__stack_touched(slots[i].low, slots[i].block - 4096) == 0;
         CHECK(!readable(slots[i].low - 1)); // the guard stays
     }
@@ -419,7 +419,7 @@ static void *take_and_give(void *arg)
 
 static int look(void *block, void *arg)
 {
-    _Atomic uint64_t *word = (_Atomic uint64_t *)block + 1;
+    _Atomic uint64_t *word = (_Atomic uint64_t *)block + WEFT__STACK_KEPT_FROM / sizeof *word;
     *(uint64_t *)arg += atomic_load_explicit(word, memory_order_relaxed);
     return 0;
 }
