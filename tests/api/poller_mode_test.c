@@ -475,7 +475,7 @@ static int leaves_a_connection(void *arg)
 
 TEST_DRIVERS(a_runtime_ends_with_open_connections)
 {
-    struct pair pair;
+    static struct pair pair; // is never closed
     struct weft_options options = options_of(WEFT_POLLER_THREADS, 2, 1);
     CHECK_OK(weft_run(leaves_a_connection, &pair, &options));
 }
