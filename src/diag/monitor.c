@@ -103,6 +103,10 @@ __attribute__((noinline, no_sanitize("thread"))) static void find_behind(struct 
                                                                          void *arg)
 {
     struct behind *behind = arg;
+    const struct weft__poller *resident = behind->carrier->resident;
+    if (resident != NULL && task == *(struct weft__task *const volatile *)&resident->task) {
+        return; // it has nothing to do but to wait
+    }
     bool helped = behind->carrier->annex != NULL && *(volatile bool *)&task->movable &&
                   task->migratable;
     if (task != behind->current && !helped &&
