@@ -75,7 +75,7 @@ void weft__poller_leave(struct weft__poller *poller)
         sched_yield();
     }
     if (!resides) {
-        atomic_store_explicit(&carrier->polled, false, memory_order_release);
+        atomic_store_explicit(&carrier->polled, false, memory_order_relaxed); // after the fence
     }
 }
 
