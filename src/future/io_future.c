@@ -80,6 +80,49 @@ static void asked(struct weft__use *use, struct weft__carrier *carrier, enum wef
     ask_driver(io);
 }
 
+// With a remedy the op is in the carrier's annex (sched/annex.h): it may be cancelled, and ends, anywhere,
+// and no request is needed.
+
+static void beside_finish(struct weft__op *op)
+{
+    struct weft__io_future *io = weft__container_of(op, struct weft__io_future, op);
+    weft__use_gone(&io->use);
+    settle(io, false);
+}
+
+static void beside_done(struct weft__op *op)
+{
+    struct weft__io_future *io = weft__container_of(op, struct weft__io_future, op);
+    weft__use_unlink(&io->use);
+    weft__annex_ended(io->carrier->annex, op, beside_finish);
+}
+
+/// Under the annex's lock.
+static void beside_asked(struct weft__use *use, struct weft__carrier *carrier,
+                         enum weft__ask_why why)
+{
+    struct weft__io_future *io = weft__container_of(use, struct weft__io_future, use);
+    if (why != WEFT__ASK_CLOSES) {
+        return; // it keeps nobody here
+    }
+    io->closed = true;
+    carrier->annex->driver->cancel(carrier->annex->driver_state, &io->op);
+}
+
+/// True: it has ended. The waker is in place: the end may come at once, elsewhere.
+static bool submit_beside(struct weft__io_future *io, struct weft__carrier *carrier)
+{
+    struct weft__annex *annex = carrier->annex;
+    io->op.done = beside_done;
+    weft__lock_acquire(&annex->lock);
+    bool ended = annex->driver->submit(annex->driver_state, &io->op);
+    if (!ended) {
+        weft__use_begin_beside(&io->use, carrier, io->op.fd, beside_asked);
+    }
+    weft__lock_release(&annex->lock);
+    return ended;
+}
+
 static enum weft_poll ready(struct weft__io_future *io, int64_t result)
 {
     io->phase = READY;
@@ -190,6 +233,15 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
         return ready(io, rc);
     }
     io->begun = true;
+    if (weft__unlikely(carrier->annex != NULL)) {
+        io->phase = IN_FLIGHT;
+        weft__bell_set(&io->bell, waker);
+        if (submit_beside(io, carrier)) {
+            weft__bell_drop(&io->bell);
+            return end(io, waker);
+        }
+        return WEFT_PENDING;
+    }
     if (carrier->driver->submit(carrier->driver_state, &io->op)) {
         io->phase = IN_FLIGHT; // for end(), which may have to begin again
         return end(io, waker);
@@ -248,7 +300,9 @@ static void cancel(struct weft_future *future)
         return;
     }
     struct weft__carrier *self = weft__carrier_self();
-    if (self != io->carrier || !io->begun) {
+    if (io->op.done == beside_done) {
+        weft__annex_cancel(io->carrier->annex, &io->op, self);
+    } else if (self != io->carrier || !io->begun) {
         request_cancel(io, self);
     } else if (!io->ended) {
         ask_driver(io);

@@ -15,6 +15,7 @@
 #include "io/hold.h"
 #include "sched/guest.h"
 #include "sched/retire.h"
+#include "sched/steal.h"
 #include "task/host.h"
 #include "task/scope.h"
 
@@ -64,6 +65,61 @@ static void ask_second(struct weft__use *use, struct weft__carrier *carrier, enu
     ask_call(weft__container_of(use, struct weft__call, uses[1]), carrier, why);
 }
 
+// A call of a thread that may move, with a remedy: its op is in the carrier's annex (sched/annex.h), and
+// binds the thread to nothing.
+
+static void beside_finish(struct weft__op *op)
+{
+    struct weft__call *call = weft__container_of(op, struct weft__call, op);
+    weft__use_gone(&call->uses[0]);
+    weft__complete(&call->wait, op->result);
+}
+
+static void beside_done(struct weft__op *op)
+{
+    struct weft__call *call = weft__container_of(op, struct weft__call, op);
+    weft__use_unlink(&call->uses[0]);
+    weft__annex_ended(call->carrier->annex, op, beside_finish);
+}
+
+static void beside_ask(struct weft__wait *wait)
+{
+    struct weft__call *call = weft__container_of(wait, struct weft__call, wait);
+    weft__annex_cancel(call->carrier->annex, &call->op, wait->task->home);
+}
+
+/// Under the annex's lock.
+static void beside_asked(struct weft__use *use, struct weft__carrier *carrier,
+                         enum weft__ask_why why)
+{
+    struct weft__call *call = weft__container_of(use, struct weft__call, uses[0]);
+    if (why != WEFT__ASK_CLOSES) {
+        return; // it keeps nobody here
+    }
+    call->closed = true;
+    carrier->annex->driver->cancel(carrier->annex->driver_state, &call->op);
+}
+
+static int64_t run_beside(struct weft__call *call, struct weft__task *task, weft_time deadline)
+{
+    struct weft__carrier *carrier = task->home;
+    struct weft__annex *annex = carrier->annex;
+    call->op.done = beside_done;
+    call->wait.ask = beside_ask;
+    weft__lock_acquire(&annex->lock);
+    bool ended = annex->driver->submit(annex->driver_state, &call->op);
+    if (!ended) {
+        weft__use_begin_beside(&call->uses[0], carrier, call->op.fd, beside_asked);
+    }
+    weft__lock_release(&annex->lock);
+    if (ended) {
+        weft__charge(task);
+        return call->op.result;
+    }
+    weft__block(&call->wait, deadline);
+    return call->wait.result;
+}
+
 /// One submission from start to end.
 static int64_t run_once(struct weft__call *call, struct weft__task *task, const char *what,
                         weft_time deadline)
@@ -74,6 +130,10 @@ static int64_t run_once(struct weft__call *call, struct weft__task *task, const 
     call->uses[1].link = NULL;
     weft__wait_init(&call->wait, task, WEFT__WAIT_ASK, what);
     call->wait.ask = ask;
+    if (weft__unlikely(carrier->annex != NULL) && call->op.code != WEFT__OP_SPLICE &&
+        weft__task_may_move(task)) {
+        return run_beside(call, task, deadline);
+    }
     if (carrier->driver->submit(carrier->driver_state, &call->op)) {
         weft__charge(task);
         return call->op.result;

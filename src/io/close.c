@@ -59,10 +59,16 @@ static size_t in_pages(size_t size_bytes)
     return (size_bytes + page - 1) / page * page;
 }
 
-/// One table of the crew's and one of each carrier, in one piece of memory.
+/// All tables are in one piece of memory.
 static size_t bytes_per_table(const struct weft__crew *crew)
 {
     return in_pages(((size_t)crew->descriptors.count + 1) * sizeof(uint64_t));
+}
+
+/// One of the crew's, and for each carrier one or, with an annex, two.
+static size_t tables_of(const struct weft__crew *crew)
+{
+    return 1 + (size_t)crew->capacity * (crew->spare != NULL ? 2 : 1);
 }
 
 int weft__descriptors_init(struct weft__crew *crew)
@@ -70,13 +76,18 @@ int weft__descriptors_init(struct weft__crew *crew)
     void *memory;
     crew->descriptors.count = table_size();
     size_t table = bytes_per_table(crew);
-    int rc = weft__sys_map(&memory, table * ((size_t)crew->capacity + 1), weft__sys_page_bytes());
+    int rc = weft__sys_map(&memory, table * tables_of(crew), weft__sys_page_bytes());
     if (rc < 0) {
         return rc;
     }
     crew->descriptors.users = memory;
     for (int i = 0; i < crew->capacity; i++) {
-        crew->carriers[i].uses = (void *)((char *)memory + table * ((size_t)i + 1));
+        struct weft__carrier *carrier = &crew->carriers[i];
+        carrier->uses = (void *)((char *)memory + table * ((size_t)i + 1));
+        if (carrier->annex != NULL) {
+            size_t behind = (size_t)crew->capacity + (size_t)i + 1;
+            carrier->annex->uses = (void *)((char *)memory + table * behind);
+        }
     }
     return 0;
 }
@@ -84,8 +95,7 @@ int weft__descriptors_init(struct weft__crew *crew)
 void weft__descriptors_fini(struct weft__crew *crew)
 {
     if (crew->descriptors.users != NULL) {
-        weft__sys_unmap(crew->descriptors.users,
-                        bytes_per_table(crew) * ((size_t)crew->capacity + 1));
+        weft__sys_unmap(crew->descriptors.users, bytes_per_table(crew) * tables_of(crew));
         crew->descriptors.users = NULL;
     }
 }
@@ -106,39 +116,58 @@ int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd)
 struct weft__closing {
     struct weft__request request;
     struct weft__wait wait;
-    struct weft__use *uses; // those that were asked to end
-    uint32_t left;          // how many have not, plus one while they are asked; the carrier's
+    struct weft__use *uses;    // those that were asked to end
+    struct weft__use *annexed; // likewise; under the annex's lock
+    _Atomic uint32_t left;     // how many have not, plus one while they are asked
     int fd;
 };
 
 void weft__use_ended(struct weft__closing *closing)
 {
-    if (--closing->left == 0) {
+    // In an annex others may end some.
+    if (atomic_fetch_sub_explicit(&closing->left, 1, memory_order_acq_rel) == 1) {
         weft__complete(&closing->wait, 0);
     }
 }
 
-static struct weft__use *first_use(struct weft__carrier *carrier, int fd)
+static struct weft__use *first_use(struct weft__use *use, int fd)
 {
-    struct weft__use *use = *weft__uses_of(carrier, fd);
     while (use != NULL && use->fd != fd) {
         use = use->next;
     }
     return use;
 }
 
+static void end_all(struct weft__closing *closing, struct weft__carrier *carrier,
+                    struct weft__use **head, struct weft__use **asked)
+{
+    struct weft__use *use;
+    while ((use = first_use(*head, closing->fd)) != NULL) {
+        weft__use_unlink(use);
+        weft__use_link(use, asked);
+        use->closing = closing;
+        atomic_fetch_add_explicit(&closing->left, 1, memory_order_relaxed);
+        use->ask(use, carrier, WEFT__ASK_CLOSES);
+    }
+}
+
+static void end_annexed(struct weft__closing *closing, struct weft__carrier *carrier)
+{
+    struct weft__annex *annex = carrier->annex;
+    weft__lock_acquire(&annex->lock);
+    end_all(closing, carrier, weft__uses_in(annex->uses, carrier, closing->fd), &closing->annexed);
+    annex->driver->forget(annex->driver_state, closing->fd);
+    weft__lock_release(&annex->lock);
+}
+
 /// On the carrier.
 static void end_uses(struct weft__request *request, struct weft__carrier *carrier)
 {
     struct weft__closing *closing = weft__container_of(request, struct weft__closing, request);
-    struct weft__use *use;
-    closing->left = 1;
-    while ((use = first_use(carrier, closing->fd)) != NULL) {
-        weft__use_unlink(use);
-        weft__use_link(use, &closing->uses);
-        use->closing = closing;
-        closing->left++;
-        use->ask(use, carrier, WEFT__ASK_CLOSES);
+    atomic_store_explicit(&closing->left, 1, memory_order_relaxed);
+    end_all(closing, carrier, weft__uses_of(carrier, closing->fd), &closing->uses);
+    if (weft__unlikely(carrier->annex != NULL)) {
+        end_annexed(closing, carrier);
     }
     carrier->driver->forget(carrier->driver_state, closing->fd);
     weft__use_ended(closing);

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 
+#include "sched/annex.h"
 #include "sched/crew.h"
 
 /// Why something in flight is to end.
@@ -81,11 +82,17 @@ static inline void weft__use_unlink(struct weft__use *use)
     use->link = NULL;
 }
 
-/// Where the calls of a descriptor are listed.
-static inline struct weft__use **weft__uses_of(struct weft__carrier *carrier, int fd)
+/// Where the calls of a descriptor are listed: those of the carrier's own driver, or of its annex.
+static inline struct weft__use **weft__uses_in(struct weft__use **uses,
+                                               const struct weft__carrier *carrier, int fd)
 {
     uint32_t count = carrier->crew->descriptors.count;
-    return &carrier->uses[(unsigned)fd < count ? (unsigned)fd : count];
+    return &uses[(unsigned)fd < count ? (unsigned)fd : count];
+}
+
+static inline struct weft__use **weft__uses_of(struct weft__carrier *carrier, int fd)
+{
+    return weft__uses_in(carrier->uses, carrier, fd);
 }
 
 /// It is in flight.
@@ -99,8 +106,28 @@ static inline void weft__use_begin(struct weft__use *use, struct weft__carrier *
     weft__use_link(use, weft__uses_of(carrier, fd));
 }
 
+/// The same for one in the carrier's annex, whose lock is held. `ask` is called so, too. It ends by
+/// weft__use_unlink() under the lock, and then weft__use_gone().
+static inline void weft__use_begin_beside(
+    struct weft__use *use, struct weft__carrier *carrier, int fd,
+    void (*ask)(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why))
+{
+    use->ask = ask;
+    use->closing = NULL;
+    use->fd = fd;
+    weft__use_link(use, weft__uses_in(carrier->annex->uses, carrier, fd));
+}
+
 /// close.c: somebody waits for the end of what has ended.
 void weft__use_ended(struct weft__closing *closing);
+
+/// After one in an annex was unlinked; anywhere.
+static inline void weft__use_gone(const struct weft__use *use)
+{
+    if (weft__unlikely(use->closing != NULL)) {
+        weft__use_ended(use->closing);
+    }
+}
 
 /// It has ended. On its carrier.
 static inline void weft__use_end(struct weft__use *use)

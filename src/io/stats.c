@@ -5,6 +5,7 @@
 #include <weft/io.h>
 
 #include "io/remote.h"
+#include "sched/annex.h"
 #include "sched/crew.h"
 
 /// The first of these count what operations are asked for, the others what it takes.
@@ -45,6 +46,12 @@ static void add_carrier(struct weft_io_stats *stats, const struct weft__carrier 
     add(stats, carrier->driver->counts(carrier->driver_state), 0);
     if (real != NULL) {
         add(stats, real, OPERATION_ROWS);
+    }
+    struct weft__annex *annex = carrier->annex;
+    if (annex != NULL) {
+        add(stats, annex->driver->counts(annex->driver_state), 0);
+        stats->completed -= weft__tally_get(&annex->watches_ended); // nobody asked for these
+        stats->submitted -= weft__tally_get(&annex->watches);
     }
 }
 

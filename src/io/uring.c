@@ -383,8 +383,9 @@ static int map_ring(struct weft__uring *u, unsigned entries, unsigned flags)
     return rc;
 }
 
-/// The best ring this kernel makes. SINGLE_ISSUER binds it to the calling thread.
-static int make_ring(struct weft__uring *u, unsigned entries)
+/// The best ring this kernel makes. SINGLE_ISSUER binds it to the calling thread, so that one that is
+/// shared does without; and with COOP_TASKRUN its completions exist although that thread is busy.
+static int make_ring(struct weft__uring *u, unsigned entries, bool shared)
 {
     static const struct {
         unsigned flags, feature;
@@ -398,7 +399,8 @@ static int make_ring(struct weft__uring *u, unsigned entries)
     };
     int rc = -EINVAL;
     for (size_t i = 0; i < WEFT__ARRAY_LEN(kinds) && rc == -EINVAL; i++) {
-        if ((kinds[i].feature & weft__uring_without) == 0) {
+        bool ours_alone = (kinds[i].flags & IORING_SETUP_SINGLE_ISSUER) != 0;
+        if ((kinds[i].feature & weft__uring_without) == 0 && !(shared && ours_alone)) {
             rc = map_ring(u, entries, kinds[i].flags);
         }
     }
@@ -517,7 +519,7 @@ static int uring_open(void **state, const struct weft__driver_config *config)
         goto unmap_tables;
     }
     unsigned entries = config->entries != 0 ? config->entries : DEFAULT_ENTRIES;
-    rc = make_ring(u, entries < FEWEST_ENTRIES ? FEWEST_ENTRIES : entries);
+    rc = make_ring(u, entries < FEWEST_ENTRIES ? FEWEST_ENTRIES : entries, config->shared);
     if (rc < 0) {
         goto close_event;
     }

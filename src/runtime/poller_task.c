@@ -32,6 +32,9 @@ int weft__residents_make(struct weft__runtime *runtime)
         return 0;
     }
     for (int i = 0; i < crew->capacity; i++) {
+        if (crew->carriers[i].aside) {
+            continue;
+        }
         struct weft__poller *poller = weft__alloc(crew->allocator, sizeof *poller,
                                                   _Alignof(struct weft__poller));
         if (poller == NULL) {

@@ -68,12 +68,12 @@ static int prepare_carrier(struct weft__carrier *carrier, struct weft__runtime *
     block_sigpipe();
     (void)weft__sys_sharpen_timers(); // where that is forbidden, timers are a little later
     weft__wheel_init(&carrier->wheel, weft__clock_ns());
-    if (carrier->annex != NULL) {
-        weft__wheel_init(&carrier->annex->wheel, weft__clock_ns());
-    }
     int rc = weft__overflow_thread_init();
     if (rc == 0) {
         rc = carrier->driver->open(&carrier->driver_state, &config);
+    }
+    if (rc == 0 && carrier->annex != NULL) {
+        rc = weft__annex_open(carrier->annex, runtime->driver, config);
     }
     return rc;
 }
@@ -93,6 +93,9 @@ static void *carrier_main(void *arg)
         weft__carrier_loop(carrier);
         if (carrier->driver->drain != NULL) {
             carrier->driver->drain(carrier->driver_state);
+        }
+        if (carrier->annex != NULL && carrier->annex->driver->drain != NULL) {
+            carrier->annex->driver->drain(carrier->annex->driver_state);
         }
         weft__carrier_set_self(NULL);
         weft__context_forget(&carrier->runner.context);
@@ -127,6 +130,9 @@ static void stop_carriers(struct weft__runtime *runtime, int started)
         struct weft__carrier *carrier = &crew->carriers[i];
         if (carrier->driver_state != NULL) {
             carrier->driver->close(carrier->driver_state);
+        }
+        if (carrier->annex != NULL && carrier->annex->driver_state != NULL) {
+            carrier->annex->driver->close(carrier->annex->driver_state);
         }
     }
     weft__driver_threads_free(crew->driver_threads);

@@ -2,7 +2,7 @@
 //
 // A carrier's wheel and driver are its own, without locks, and what waits there waits for its thread. If
 // a task blocks that thread, tasks that could run elsewhere wait as well: for a timer that has expired,
-// for an inbox that nobody opens. So a runtime with a remedy (weft_options.remedy) gives each carrier an
+// for an inbox that nobody opens, for a completion that nobody takes. So a runtime with a remedy (weft_options.remedy) gives each carrier an
 // annex, and what concerns tasks that may move is there. The owner comes by in every step; if it is
 // stuck, the monitor comes instead (diag/rescue.c). Pinned threads, connections and all that belongs to
 // one carrier stay where they were: nobody else touches them.
@@ -30,6 +30,11 @@
 //   N5  What is due is taken out under the lock and fired without it. A deadline is then nothing but a
 //       wake of its task, which may have gone meanwhile (task.h, T3); the owner of another timer keeps
 //       its storage until it has fired (time/sleep.c).
+//   N6  The driver here has only operations whose end any thread may see to: of calls of threads that may
+//       move, and of futures. Completions are taken under the lock; what they lead to, wakers of the
+//       program's among it, is called without.
+//   N7  Only the owner and the monitor enter the kernel for it: an operation belongs to the OS thread
+//       that handed it over, and ends with it. Who has cancelled one elsewhere asks the owner to come by.
 //
 // Rejected: a lock around the carrier's own wheel and driver (everything would pay for it, and a rescuer
 // would meet completions of connections, which are no business of his); a thread that keeps timers and
@@ -37,6 +42,10 @@
 // the inbox (it is a stack; who pops from it needs a guard against ABA and turns the order round).
 // Locks: annex.lock. Checked by: tests/model/annex_model.c, tests/api/remedy_test.c.
 #include "sched/annex.h"
+
+#include <poll.h>
+
+#include "base/sys.h"
 
 #include "sched/park.h"
 #include "task/task.h"
@@ -55,10 +64,20 @@ static void marker_arrived(struct weft__request *request, struct weft__carrier *
     (void)carrier; // never called: whoever takes the inbox takes it out
 }
 
+/// The step that has opened the inbox comes by.
+static void nudged(struct weft__request *request, struct weft__carrier *carrier)
+{
+    (void)carrier;
+    struct weft__annex *annex = weft__container_of(request, struct weft__annex, nudge);
+    atomic_store_explicit(&annex->nudged, 0, memory_order_release);
+}
+
 void weft__annex_init(struct weft__annex *annex, struct weft__carrier *carrier)
 {
     annex->carrier = carrier;
     annex->marker = (struct weft__request){ .node.kind = WEFT__NODE_REQUEST, .fn = marker_arrived };
+    annex->nudge = (struct weft__request){ .node.kind = WEFT__NODE_REQUEST, .fn = nudged };
+    annex->due = WEFT_FOREVER;
 }
 
 void weft__annex_arm(struct weft__annex *annex, struct weft__timer *timer, weft_time when)
@@ -143,8 +162,108 @@ weft_time weft__annex_expiry(struct weft__annex *annex, weft_time next)
 {
     weft__lock_acquire(&annex->lock);
     weft_time first = weft__wheel_next(&annex->wheel);
+    first = annex->due < first ? annex->due : first;
     weft__lock_release(&annex->lock);
     return first < next ? first : next;
+}
+
+int weft__annex_open(struct weft__annex *annex, const struct weft__driver *driver,
+                     struct weft__driver_config config)
+{
+    weft__wheel_init(&annex->wheel, weft__clock_ns());
+    config.shared = true;
+    annex->driver = driver;
+    int rc = driver->open(&annex->driver_state, &config);
+    if (rc == 0) {
+        int fd; // is made now: later its number may be one that the program has just closed
+        rc = driver->lookout(annex->driver_state, &fd, &annex->due);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+void weft__annex_ended(struct weft__annex *annex, struct weft__op *op,
+                       void (*finish)(struct weft__op *op))
+{
+    op->finish = finish;
+    op->next = annex->ended;
+    annex->ended = op;
+}
+
+/// What has ended, the oldest first. Under lock.
+static struct weft__op *take_ended(struct weft__annex *annex)
+{
+    struct weft__op *first = NULL;
+    for (struct weft__op *op = annex->ended, *next; op != NULL; op = next) {
+        next = op->next;
+        op->next = first;
+        first = op;
+    }
+    annex->ended = NULL;
+    return first;
+}
+
+/// N6.
+static void finish_all(struct weft__op *op)
+{
+    while (op != NULL) {
+        struct weft__op *next = op->next;
+        op->finish(op); // which may free it
+        op = next;
+    }
+}
+
+int weft__annex_poll(struct weft__annex *annex)
+{
+    weft__lock_acquire(&annex->lock);
+    int events = annex->driver->poll(annex->driver_state);
+    struct weft__op *ended = take_ended(annex);
+    weft__lock_release(&annex->lock);
+    finish_all(ended);
+    return events;
+}
+
+void weft__annex_cancel(struct weft__annex *annex, struct weft__op *op, struct weft__carrier *self)
+{
+    weft__lock_acquire(&annex->lock);
+    annex->driver->cancel(annex->driver_state, op);
+    weft__lock_release(&annex->lock);
+    // N7. The exchange releases the cancel to the owner, who takes the lock anyway.
+    if (self != annex->carrier &&
+        atomic_exchange_explicit(&annex->nudged, 1, memory_order_acquire) == 0) {
+        weft__put(annex->carrier, &annex->nudge.node, self);
+    }
+}
+
+static void watch_ended(struct weft__op *op)
+{
+    struct weft__annex *annex = weft__container_of(op, struct weft__annex, watch);
+    annex->watching = false;
+    weft__tally(&annex->watches_ended, 1);
+}
+
+bool weft__annex_watch(struct weft__annex *annex)
+{
+    struct weft__carrier *carrier = annex->carrier;
+    int fd = -1;
+    weft__lock_acquire(&annex->lock);
+    int events = annex->driver->lookout(annex->driver_state, &fd, &annex->due);
+    if (events < 0) {
+        annex->due = weft__clock_ns() + WEFT_MS; // no memory for a descriptor: asks every so often
+    }
+    bool again = events > 0 || annex->due == 0;
+    struct weft__op *ended = take_ended(annex);
+    weft__lock_release(&annex->lock);
+    finish_all(ended);
+    if (again || events < 0 || annex->watching) {
+        return again;
+    }
+    weft__op_init(&annex->watch, WEFT__OP_POLL, fd, NULL, 0);
+    annex->watch.flags = POLLIN;
+    annex->watch.done = watch_ended;
+    annex->watching = !carrier->driver->submit(carrier->driver_state, &annex->watch);
+    weft__tally(&annex->watches, 1);
+    weft__tally(&annex->watches_ended, annex->watching ? 0 : 1);
+    return !annex->watching;
 }
 
 /// Appends what is in the inbox, but for the marker. Under lock.
@@ -200,11 +319,16 @@ bool weft__annex_rescue(struct weft__annex *annex, weft_time now,
             return false;
         }
         count = take_due(annex, now, due);
+        if (annex->driver_state != NULL) {
+            (void)annex->driver->poll(annex->driver_state);
+        }
+        struct weft__op *ended = take_ended(annex);
         if (!weft__inbox_empty(&annex->carrier->inbox)) {
             sort_inbox(annex, takes, loot);
         }
         weft__lock_release(&annex->lock);
         fire(due, count);
+        finish_all(ended);
     } while (count == BATCH);
     return true;
 }

@@ -127,6 +127,9 @@ const struct weft_scheduler_ops weft__sharing_ops = {
 static void inject(struct weft__task *task)
 {
     struct weft__crew *crew = task->crew;
+    if (weft__unlikely(task->home->aside)) {
+        task->home = task->origin; // nobody is sent to the spare one, and so nobody would look
+    }
     weft__crew_enter(crew);
     weft__free_inject(task);
     weft__crew_leave(crew);
@@ -145,7 +148,6 @@ static void ready_beside(struct weft__carrier *spare, struct weft__task *task)
         weft__task_rehome(task, spare);
         weft__share(spare, task);
     } else {
-        task->home = task->origin; // who looks for work looks there
         inject(task);
     }
 }

@@ -38,11 +38,12 @@ struct weft__offload {
 /// Zero means the driver's default.
 struct weft__driver_config {
     const struct weft_allocator *allocator;
-    unsigned entries;              ///< submission queue size
-    unsigned submit_batch;         ///< submit as soon as so many are queued; 0: once per step
-    uint32_t buffer_bytes;         ///< size of a receive buffer
-    uint32_t buffers;              ///< how many, a power of two
-    struct weft__offload offload;  ///< send NULL: blocking calls run inline
+    unsigned entries;             ///< submission queue size
+    unsigned submit_batch;        ///< submit as soon as so many are queued; 0: once per step
+    uint32_t buffer_bytes;        ///< size of a receive buffer
+    uint32_t buffers;             ///< how many, a power of two
+    struct weft__offload offload; ///< send NULL: blocking calls run inline
+    bool shared; ///< other threads may call it as well, one at a time (sched/annex.h)
     struct weft__carrier *carrier; ///< for what comes back from the pool; NULL in unit tests
 };
 

@@ -80,7 +80,10 @@ struct weft__op {
     uint8_t scratch;
     struct weft__op *next;
     struct weft__op **link;
-    void *extra;         // what it keeps beside the op
+    union {
+        void *extra;                         // what it keeps beside the op
+        void (*finish)(struct weft__op *op); // after done(), of one in an annex: comes next
+    };
     uint32_t generation; // of the descriptor
 
     // Valid in done(), or after submit() returned true.

@@ -35,6 +35,8 @@
 // Locks: none. Checked by: tests/model/poller_model.c, tests/api/poller_test.c.
 #include "sched/poller.h"
 
+#include "sched/annex.h"
+
 #include <sched.h>
 
 #include "sched/crew.h"
@@ -148,8 +150,9 @@ bool weft__poller_turn(struct weft__carrier *carrier)
 static bool has_ops(struct weft__carrier *carrier)
 {
     const struct weft__op_counts *counts = carrier->driver->counts(carrier->driver_state);
+    bool watch = carrier->annex != NULL && carrier->annex->watching;
     return atomic_load_explicit(&counts->submitted, memory_order_relaxed) !=
-           atomic_load_explicit(&counts->completed, memory_order_relaxed);
+           atomic_load_explicit(&counts->completed, memory_order_relaxed) + watch;
 }
 
 /// Q6. NULL: it may sleep.
@@ -170,6 +173,9 @@ static const char *fault(struct weft__poller *poller)
 bool weft__poller_try_park(struct weft__poller *poller)
 {
     struct weft__carrier *carrier = poller->carrier;
+    if (weft__unlikely(carrier->annex != NULL) && weft__annex_watch(carrier->annex)) {
+        return false;
+    }
     int events = carrier->driver->lookout(carrier->driver_state, &poller->fd, &poller->due);
     if (events < 0) {
         return false; // no memory for a descriptor: it stays awake

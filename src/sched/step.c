@@ -173,6 +173,7 @@ static void fire_timers(struct weft__carrier *carrier)
     if (weft__unlikely(carrier->annex != NULL)) {
         int fired = weft__annex_fire(carrier->annex, weft__carrier_now(carrier));
         weft__tally(&carrier->counts.timers, (uint64_t)fired);
+        weft__carrier_polled(carrier, weft__annex_poll(carrier->annex));
     }
     if (carrier->wheel.armed == 0) {
         return;
@@ -242,7 +243,11 @@ bool weft__step(struct weft__carrier *carrier)
         weft__carrier_polled(carrier, carrier->driver->poll(carrier->driver_state));
     }
     bool busy = weft__carrier_has_work(carrier);
-    return weft__likely(!carrier->shares) ? busy : share_or_steal(carrier, busy);
+    busy = weft__likely(!carrier->shares) ? busy : share_or_steal(carrier, busy);
+    if (weft__unlikely(carrier->annex != NULL) && !busy) {
+        busy = weft__annex_watch(carrier->annex) || weft__carrier_has_work(carrier);
+    }
+    return busy;
 }
 
 /// Stays awake for a while, because waking a sleeping thread costs tens of microseconds. True:

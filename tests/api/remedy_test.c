@@ -208,7 +208,170 @@ TEST_DRIVERS(what_is_woken_from_outside_runs_elsewhere)
     hold_all_shapes(waits_at_gate, true, open_gate);
 }
 
+// Descriptors.
+
+static int reads(void *arg)
+{
+    struct holder *holder = arg;
+    char data;
+    atomic_fetch_add(&holder->started, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_read(holder->from[0], &data, 1, weft_after(60 * WEFT_S)), 1);
+    }
+    tell(holder);
+    return 0;
+}
+
+static void write_some(struct holder *holder)
+{
+    for (int i = 0; i < 3 * CHILDREN; i++) {
+        CHECK_EQ(write(holder->from[1], "x", 1), 1);
+    }
+}
+
+TEST_DRIVERS(reads_end_while_their_carrier_is_stuck)
+{
+    hold_all_shapes(reads, true, write_some);
+}
+
+static int reads_in_vain(void *arg)
+{
+    struct holder *holder = arg;
+    char data;
+    atomic_fetch_add(&holder->started, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_read(holder->from[0], &data, 1, weft_after(10 * WEFT_MS)), -ETIMEDOUT);
+    }
+    tell(holder);
+    return 0;
+}
+
+TEST_DRIVERS(so_do_those_that_are_too_late)
+{
+    hold_all_shapes(reads_in_vain, true, NULL);
+}
+
+/// Begins to read before its carrier is stuck, is cancelled by one that was woken elsewhere.
+static int is_cancelled(void *arg)
+{
+    struct holder *holder = arg;
+    char data;
+    atomic_fetch_add(&holder->started, 1);
+    CHECK_EQ(weft_read(holder->from[0], &data, 1, WEFT_FOREVER), -ECANCELED);
+    return 0;
+}
+
+static int cancels(void *arg)
+{
+    struct holder *holder = arg;
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *task;
+    attr.migratable = true;
+    CHECK_OK(weft_spawn(&task, is_cancelled, holder, &attr));
+    CHECK_OK(weft_sleep(20 * WEFT_MS));
+    weft_task_cancel(task);
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    tell(holder);
+    return 0;
+}
+
+TEST_DRIVERS(reads_are_cancelled_while_their_carrier_is_stuck)
+{
+    hold_all_shapes(cancels, true, NULL);
+}
+
+/// Another migratable thread closes what a pinned and a migratable one read from.
+static int is_closed(void *arg)
+{
+    char data;
+    return (int)weft_read(*(int *)arg, &data, 1, WEFT_FOREVER) == -EBADF ? 0 : -EIO;
+}
+
+static int closes(void *arg)
+{
+    int fds[2];
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    weft_task *tasks[4];
+    (void)arg;
+    for (int round = 0; round < 20; round++) {
+        CHECK_EQ(pipe(fds), 0);
+        for (int i = 0; i < 4; i++) {
+            attr.migratable = i % 2 == 0;
+            attr.place = i < 2 ? WEFT_PLACE_CURRENT : WEFT_PLACE_SPREAD;
+            CHECK_OK(weft_spawn(&tasks[i], is_closed, &fds[0], &attr));
+        }
+        CHECK_OK(weft_sleep(WEFT_MS));
+        CHECK_OK(weft_close(fds[0]));
+        for (int i = 0; i < 4; i++) {
+            int rc;
+            CHECK_OK(weft_join(&rc, tasks[i], WEFT_FOREVER));
+            CHECK_OK(rc);
+        }
+        close(fds[1]);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(closing_ends_reads_in_the_annex_as_well)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        weft_runtime *runtime = make(&shapes[i], WEFT_REMEDY_SPARE);
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        weft_task *task;
+        attr.migratable = true;
+        CHECK_OK(weft_runtime_spawn(&task, runtime, closes, NULL, &attr));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        CHECK_OK(weft_runtime_destroy(runtime));
+    }
+}
+
 // Futures.
+
+struct reader {
+    struct weft_future future;
+    struct weft_io_future io;
+    struct holder *holder;
+    char data;
+    int left;
+};
+
+static enum weft_poll poll_reader(struct weft_future *future, weft_waker *waker)
+{
+    struct reader *reader = (struct reader *)(void *)future;
+    while (reader->left > 0) {
+        if (weft_future_poll(&reader->io.future, waker) == WEFT_PENDING) {
+            return WEFT_PENDING;
+        }
+        CHECK_EQ(reader->io.future.result, 1);
+        weft_read_future(&reader->io, reader->holder->from[0], &reader->data, 1);
+        reader->left--;
+    }
+    tell(reader->holder);
+    return WEFT_READY;
+}
+
+static void cancel_reader(struct weft_future *future)
+{
+    weft_future_cancel(&((struct reader *)(void *)future)->io.future);
+}
+
+static int reads_as_a_future(void *arg)
+{
+    struct holder *holder = arg;
+    struct reader reader = { .holder = holder, .left = 3 };
+    weft_task *task;
+    weft_future_init(&reader.future, poll_reader, cancel_reader);
+    weft_read_future(&reader.io, holder->from[0], &reader.data, 1);
+    CHECK_OK(weft_spawn_future(&task, &reader.future, NULL));
+    CHECK_OK(weft_yield());
+    atomic_fetch_add(&holder->started, 1);
+    return weft_join(NULL, task, WEFT_FOREVER);
+}
+
+TEST_DRIVERS(futures_that_read_go_on)
+{
+    hold_all_shapes(reads_as_a_future, true, write_some);
+}
 
 struct nap {
     struct weft_future future;
