@@ -100,7 +100,7 @@ static void ask_carriers(struct weft__runtime *runtime)
     struct weft__crew *crew = &runtime->crew;
     weft__lock_acquire(&runtime->resizing);
     int count = weft__crew_started(crew);
-    atomic_store_explicit(&crew->asked, (uint32_t)count, memory_order_release);
+    atomic_store_explicit(&crew->asked, (uint32_t)count, memory_order_relaxed);
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->control.fn = drain_seen;
@@ -169,7 +169,7 @@ static bool wait_for_tasks(struct weft__runtime *runtime, weft_time deadline)
     struct weft__crew *crew = &runtime->crew;
     for (;;) {
         uint32_t endings = atomic_load_explicit(&crew->endings, memory_order_acquire);
-        uint32_t asked = atomic_load_explicit(&crew->asked, memory_order_acquire);
+        uint32_t asked = atomic_load_explicit(&crew->asked, memory_order_relaxed);
         bool answered = asked != 0 &&
                         atomic_load_explicit(&crew->acknowledged, memory_order_acquire) == asked;
         bool empty = weft__crew_live(crew) == 0;

@@ -23,7 +23,7 @@
 
 static bool all_parked(struct weft__carrier *carriers, const _Atomic int *started)
 {
-    int count = atomic_load_explicit(started, memory_order_acquire);
+    int count = atomic_load_explicit(started, memory_order_relaxed);
     for (int i = 0; i < count; i++) {
         if (atomic_load_explicit(&carriers[i].state, memory_order_relaxed) !=
             WEFT__CARRIER_PARKED) {
