@@ -116,6 +116,51 @@ static void disarm(void *unused)
     }
 }
 
+// Ops that are cancelled elsewhere: the carrier has to come by (N7).
+
+static int cancelled; // under the annex's lock
+static int flushed;   // likewise: of these, seen by a poll
+static struct weft__op ops[2];
+
+static void note_cancel(void *state, struct weft__op *op)
+{
+    (void)state;
+    (void)op;
+    cancelled++;
+}
+
+static int note_poll(void *state)
+{
+    (void)state;
+    flushed = cancelled;
+    return 0;
+}
+
+static const struct weft__driver beside = { .cancel = note_cancel, .poll = note_poll };
+
+static void cancel_op(void *arg)
+{
+    weft__annex_cancel(&annex, arg, NULL);
+}
+
+static void run_until_flushed(void *unused)
+{
+    (void)unused;
+    while (flushed < 2) {
+        struct weft__node *node = weft__annex_take_inbox(&annex);
+        if (node == NULL) {
+            weft__sleep(&carrier);
+        }
+        while (node != NULL) {
+            struct weft__node *next = node->next;
+            struct weft__request *request = weft__container_of(node, struct weft__request, node);
+            request->fn(request, &carrier);
+            node = next;
+        }
+        (void)weft__annex_poll(&annex);
+    }
+}
+
 static void check_once(void)
 {
     mc_assert(runs + taken == 1);
@@ -191,11 +236,23 @@ static void timers(void)
     mc_thread(disarm, NULL);
 }
 
+static void nudges(void)
+{
+    reset(0);
+    cancelled = flushed = 0;
+    annex.driver = &beside;
+    annex.driver_state = &annex.driver_state;
+    mc_thread(run_until_flushed, NULL);
+    mc_thread(cancel_op, &ops[0]);
+    mc_thread(cancel_op, &ops[1]);
+}
+
 const struct mc_model mc_models[] = {
     { .name = "annex_one_request", .setup = one_request },
-    { .name = "annex_in_order", .setup = in_order },
-    { .name = "annex_again", .setup = again },
-    { .name = "annex_with_a_task", .setup = with_a_task, .check = check_once },
+    { .name = "annex_in_order", .setup = in_order, .max_bound = 2 },
+    { .name = "annex_again", .setup = again, .max_bound = 2 },
+    { .name = "annex_with_a_task", .setup = with_a_task, .check = check_once, .max_bound = 1 },
+    { .name = "annex_nudges", .setup = nudges, .max_bound = 2 },
     { .name = "annex_timers", .setup = timers, .check = check_end },
     { .name = NULL },
 };
