@@ -134,7 +134,8 @@ static void hold_all(const struct shape *shape, weft_fn child, bool wait_for_sta
             close(holders[i].from[end]);
         }
     }
-    CHECK(stats_of(runtime).rescued > 0);
+    // With two, the one that blocks later may have had time for all of them.
+    CHECK(stats_of(runtime).rescued > 0 || shape->carriers > 1);
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
