@@ -283,7 +283,7 @@ class TasksCommand(gdb.Command):
             shown = [task.line() for task in found if argument in task.line()]
             print("runtime %s: %s, %d carriers, %d tasks" % (
                 runtime.address, text(runtime["driver"]["name"]),
-                integer(runtime["crew"]["count"]), len(found)))
+                integer(runtime["crew"]["active"]), len(found)))
             print("%6s  %-16s %-7s %-10s %7s  %-12s %s" % (
                 "id", "name", "kind", "state", "carrier", "waits for", "spawned at"))
             for line in shown:
