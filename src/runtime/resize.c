@@ -15,9 +15,12 @@
 //   Z3  Carriers are added before `active` goes up. If one cannot start, those that did stay behind, asleep:
 //       nothing has changed, and the next attempt finds them.
 //   Z4  None is added once a shutdown has begun: that asks each one there is, under the same lock.
+//   Z5  Carriers are told under the lock and roused after it, and so is the log: both may call the program
+//       (a poller's `wake`), which may wait for somebody who wants the lock.
 //
 // Locks: runtime.resizing. Checked by: tests/api/resize_test.c.
 #include <errno.h>
+#include <string.h>
 
 #include "io/descriptors.h"
 #include "runtime/runtime.h"
@@ -54,11 +57,17 @@ void weft__carrier_resized(struct weft__request *request, struct weft__carrier *
 
 static void tell(struct weft__carrier *carrier)
 {
-    struct weft__carrier *self = weft__carrier_self();
     if (atomic_exchange_explicit(&carrier->told, 1, memory_order_acq_rel) == 0) {
-        weft__put(carrier, &carrier->resized.node, self);
+        weft__inbox_push(&carrier->inbox, &carrier->resized.node);
     }
 }
+
+/// What there is to do when the lock is free (Z5).
+struct change {
+    int before;
+    int low; // from this one to before `high` they were told
+    int high;
+};
 
 static int start_up_to(struct weft__runtime *runtime, int carriers)
 {
@@ -73,7 +82,8 @@ static int start_up_to(struct weft__runtime *runtime, int carriers)
     return rc;
 }
 
-static int resize(struct weft__runtime *runtime, int carriers)
+/// Under lock.
+static int resize(struct weft__runtime *runtime, int carriers, struct change *change)
 {
     struct weft__crew *crew = &runtime->crew;
     if (atomic_load_explicit(&crew->root.cause, memory_order_relaxed) != WEFT__STAGE_NONE) {
@@ -85,15 +95,30 @@ static int resize(struct weft__runtime *runtime, int carriers)
         return rc;
     }
     atomic_store_explicit(&crew->active, carriers, memory_order_relaxed);
-    int low = carriers < before ? carriers : before;
-    int high = carriers < before ? before : carriers;
-    for (int i = low; i < high; i++) {
+    change->before = before;
+    change->low = carriers < before ? carriers : before;
+    change->high = carriers < before ? before : carriers;
+    for (int i = change->low; i < change->high; i++) {
         tell(&crew->carriers[i]);
     }
     weft__lookout_wake(&crew->lookout); // there may be more to watch
-    weft__log(&runtime->log, WEFT_LOG_INFO, "runtime", "%d carriers, where there were %d", carriers,
-              before);
     return 0;
+}
+
+/// Z5.
+static void follow(struct weft__runtime *runtime, int carriers, int rc, const struct change *change)
+{
+    for (int i = change->low; i < change->high; i++) {
+        weft__rouse(&runtime->crew.carriers[i], weft__carrier_self());
+    }
+    if (change->low < change->high) {
+        weft__log(&runtime->log, WEFT_LOG_INFO, "runtime", "%d carriers, where there were %d",
+                  carriers, change->before);
+    } else if (rc < 0 && rc != -ECANCELED) {
+        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
+                  "carrier %d cannot start: %s (check ulimit -n, -u and -v)",
+                  weft__crew_started(&runtime->crew), strerror(-rc));
+    }
 }
 
 int weft_runtime_resize(weft_runtime *runtime, int carriers)
@@ -110,10 +135,12 @@ int weft_runtime_resize(weft_runtime *runtime, int carriers)
     if (carriers < 1 || carriers > its->options.max_carriers) {
         return -EINVAL;
     }
+    struct change change = { 0 };
     weft__crew_enter(crew);
     weft__lock_acquire(&its->resizing);
-    rc = resize(its, carriers);
+    rc = resize(its, carriers, &change);
     weft__lock_release(&its->resizing);
+    follow(its, carriers, rc, &change);
     weft__crew_leave(crew);
     return rc;
 }

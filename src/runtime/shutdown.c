@@ -94,7 +94,8 @@ static void drain_seen(struct weft__request *request, struct weft__carrier *carr
     }
 }
 
-/// Under the lock no carrier is added, and later ones are not: whoever adds them looks at the stage.
+/// Under the lock no carrier is added, and later ones are not: whoever adds them looks at the stage. They
+/// are roused after it (resize.c, Z5).
 static void ask_carriers(struct weft__runtime *runtime)
 {
     struct weft__crew *crew = &runtime->crew;
@@ -104,9 +105,12 @@ static void ask_carriers(struct weft__runtime *runtime)
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         carrier->control.fn = drain_seen;
-        weft__put(carrier, &carrier->control.node, NULL);
+        weft__inbox_push(&carrier->inbox, &carrier->control.node);
     }
     weft__lock_release(&runtime->resizing);
+    for (int i = 0; i < count; i++) {
+        weft__rouse(&crew->carriers[i], NULL);
+    }
 }
 
 bool weft__shutdown_begin(struct weft__runtime *runtime, weft_time now)

@@ -204,11 +204,6 @@ int weft__carrier_start(struct weft__runtime *runtime, int number)
             pthread_join(carrier->thread, NULL);
         }
     }
-    if (rc < 0) {
-        weft__log(&runtime->log, WEFT_LOG_ERROR, "runtime",
-                  "carrier %d cannot start: %s (check ulimit -n, -u and -v)", number,
-                  strerror(-rc));
-    }
     return rc;
 }
 

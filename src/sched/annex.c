@@ -16,15 +16,17 @@
 //     tasks that may move: ours                unlock
 //     the rest: to `kept`, in order
 //     anything kept? marker into the inbox     going to sleep: state = PARKED, fence,
-//       (weft__put: fence, kick)                 inbox empty? sleep
-//     unlock
+//     unlock                                     inbox empty? sleep
+//     anything kept? fence, kick (weft__rouse)
 //
 //   N1  The inbox of a carrier with an annex is taken under the lock. So it is taken by one of the two.
 //   N2  If something is kept, the marker is in the inbox. So everybody who looks whether the inbox is
 //       empty, going to sleep above all, need not know about `kept`; and the marker is put there as
-//       anything else is, so that a sleeper is woken for it (park.c).
+//       anything else is, so that a sleeper is woken for it (park.c). But the kick comes after the
+//       lock: it may call the program (a poller's `wake`), and that may wait for somebody who wants it.
 //   N3  `kept` came before whatever is in the inbox, and is handed out before it: the order in which
-//       one producer pushed remains (I2 in inbox.c).
+//       one producer pushed remains (I2 in inbox.c). It stays as it is while a rescuer takes the same
+//       kinds of tasks as before: however much was kept, only what is new is looked at.
 //   N4  A timer in the wheel here binds its task to no carrier: whoever wants to disarm it takes the
 //       lock. Only the owner arms, so nobody has to wake it for an earlier expiry.
 //   N5  What is due is taken out under the lock and fired without it. A deadline is then nothing but a
@@ -292,25 +294,30 @@ struct weft__node *weft__annex_take_inbox(struct weft__annex *annex)
     return all.head;
 }
 
-/// Under lock.
-static void sort_inbox(struct weft__annex *annex, bool (*takes)(const struct weft__task *task),
-                       struct weft__fifo *loot)
+/// N3. Returns whether something is kept, and so the owner has to be roused. Under lock.
+static bool sort_inbox(struct weft__annex *annex, weft__takes_fn takes, struct weft__fifo *loot)
 {
-    struct weft__fifo arrived = annex->kept;
-    annex->kept = (struct weft__fifo){ 0 };
+    struct weft__fifo arrived = { 0 };
+    if (annex->kept_from != takes) {
+        arrived = annex->kept;
+        annex->kept = (struct weft__fifo){ 0 };
+        annex->kept_from = takes;
+    }
     empty_inbox(annex, &arrived);
     for (struct weft__node *node; (node = weft__fifo_pop(&arrived)) != NULL;) {
         bool ours = node->kind == WEFT__NODE_TASK &&
                     takes(weft__container_of(node, struct weft__task, node));
         weft__fifo_push(ours ? loot : &annex->kept, node);
     }
-    if (annex->kept.head != NULL) {
-        weft__put(annex->carrier, &annex->marker.node, NULL); // N2
+    if (annex->kept.head == NULL) {
+        return false;
     }
+    weft__inbox_push(&annex->carrier->inbox, &annex->marker.node); // N2
+    return true;
 }
 
-bool weft__annex_rescue(struct weft__annex *annex, weft_time now,
-                        bool (*takes)(const struct weft__task *task), struct weft__fifo *loot)
+bool weft__annex_rescue(struct weft__annex *annex, weft_time now, weft__takes_fn takes,
+                        struct weft__fifo *loot)
 {
     struct expiry due[BATCH];
     int count;
@@ -323,10 +330,11 @@ bool weft__annex_rescue(struct weft__annex *annex, weft_time now,
             (void)annex->driver->poll(annex->driver_state);
         }
         struct weft__op *ended = take_ended(annex);
-        if (!weft__inbox_empty(&annex->carrier->inbox)) {
-            sort_inbox(annex, takes, loot);
-        }
+        bool kept = !weft__inbox_empty(&annex->carrier->inbox) && sort_inbox(annex, takes, loot);
         weft__lock_release(&annex->lock);
+        if (kept) {
+            weft__rouse(annex->carrier, NULL);
+        }
         fire(due, count);
         finish_all(ended);
     } while (count == BATCH);

@@ -6,12 +6,16 @@
 #include "base/lock.h"
 #include "sched/carrier.h"
 
+/// Whether a rescuer has a place for the task.
+typedef bool (*weft__takes_fn)(const struct weft__task *task);
+
 struct weft__annex {
     struct weft__carrier *carrier; // fixed
     struct weft__lock lock;
     // Under lock.
     struct weft__wheel wheel;          // timers of tasks that may move
     struct weft__fifo kept;            // what a rescuer found in the inbox and left to the owner
+    weft__takes_fn kept_from;    // whom it was kept from: who takes others looks at it anew
     struct weft__request marker;       // stands in the inbox for `kept`
     const struct weft__driver *driver; // for operations of tasks that may move; fixed
     void *driver_state;                // NULL: not open
@@ -75,7 +79,7 @@ bool weft__annex_watch(struct weft__annex *annex);
 
 /// For a carrier that is stuck, on another thread: fires what is due, takes completions, and appends to `loot` the ready
 /// tasks in the inbox that `takes` says yes to; all else stays in order. False: the owner is here.
-bool weft__annex_rescue(struct weft__annex *annex, weft_time now,
-                        bool (*takes)(const struct weft__task *task), struct weft__fifo *loot);
+bool weft__annex_rescue(struct weft__annex *annex, weft_time now, weft__takes_fn takes,
+                        struct weft__fifo *loot);
 
 #endif

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -563,4 +565,120 @@ TEST_DRIVERS(a_poller_that_ignores_its_carrier_is_caught)
 {
     bad_body = ignores_its_carrier;
     run_with(2, runs_bad_body);
+}
+
+// `wake` may wait for a lock of the program's, whatever its owner is about to call.
+
+static struct {
+    weft_runtime *runtime;
+    pthread_mutex_t mutex;
+    sem_t held;
+    sem_t entered;
+    sem_t rung;
+    atomic_int sleeps; // each ends with a wake
+    atomic_int wakes;
+    atomic_int last_wake; // the one that wants the mutex
+} strict;
+
+static void wants_the_mutex(void *arg)
+{
+    (void)arg;
+    int wake = atomic_fetch_add(&strict.wakes, 1) + 1;
+    int last = atomic_load(&strict.last_wake);
+    if (wake == last) {
+        CHECK_EQ(sem_post(&strict.entered), 0);
+        pthread_mutex_lock(&strict.mutex);
+        pthread_mutex_unlock(&strict.mutex);
+    }
+    CHECK_EQ(sem_post(&strict.rung), 0);
+    while (wake < last && atomic_load(&strict.sleeps) <= wake) { // it sleeps again
+        usleep(100);
+    }
+}
+
+/// Holds the mutex while it resizes, but not before somebody in `wake` waits for it.
+static void *resizes_under_the_mutex(void *arg)
+{
+    pthread_mutex_lock(&strict.mutex);
+    CHECK_EQ(sem_post(&strict.held), 0);
+    CHECK_EQ(sem_wait(&strict.entered), 0);
+    CHECK_EQ(weft_runtime_resize(strict.runtime, 1), *(int *)arg);
+    pthread_mutex_unlock(&strict.mutex);
+    return NULL;
+}
+
+static int sleeps_until_rung(void *arg, int fd, weft_time until)
+{
+    (void)arg;
+    (void)fd;
+    (void)until;
+    atomic_fetch_add(&strict.sleeps, 1);
+    return sem_wait(&strict.rung);
+}
+
+static int sleeps_strictly(void *arg)
+{
+    weft_poller **self = arg;
+    int rc;
+    CHECK_OK(weft_work_begin());
+    while ((rc = weft_poller_maybe_yield(*self, false)) >= 0) {
+        CHECK_OK(weft_poll_guard(*self, sleeps_until_rung, NULL));
+    }
+    weft_work_end();
+    return 0;
+}
+
+/// The poller of carrier 1 sleeps when `act` is called, and its `last_wake`th wake wants the mutex.
+static void act_while_it_is_wanted(int last_wake, int resized, void (*act)(void))
+{
+    static weft_poller *poller;
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    pthread_t thread;
+    options.carriers = 2;
+    options.grace_ns = 3600 * WEFT_S;
+    atomic_store(&strict.sleeps, 0);
+    atomic_store(&strict.wakes, 0);
+    atomic_store(&strict.last_wake, 0);
+    CHECK_EQ(sem_init(&strict.rung, 0, 0), 0);
+    CHECK_EQ(pthread_mutex_init(&strict.mutex, NULL), 0);
+    CHECK_EQ(sem_init(&strict.held, 0, 0), 0);
+    CHECK_EQ(sem_init(&strict.entered, 0, 0), 0);
+    CHECK_OK(weft_runtime_create(&strict.runtime, &options));
+    CHECK_OK(weft_poller_register(&poller, strict.runtime, 1, sleeps_strictly, wants_the_mutex,
+                                  &poller));
+    CHECK_EQ(pthread_create(&thread, NULL, resizes_under_the_mutex, &resized), 0);
+    CHECK_EQ(sem_wait(&strict.held), 0);
+    while (atomic_load(&strict.sleeps) == atomic_load(&strict.wakes)) {
+        usleep(100);
+    }
+    atomic_store(&strict.last_wake, atomic_load(&strict.wakes) + last_wake);
+    act();
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    atomic_store(&strict.last_wake, 0);
+    CHECK_OK(weft_shutdown_request(strict.runtime));
+    CHECK_OK(weft_shutdown_request(strict.runtime)); // forced: it is at work
+    CHECK_OK(weft_poller_join(NULL, poller, WEFT_FOREVER));
+    CHECK_OK(weft_runtime_destroy(strict.runtime));
+    pthread_mutex_destroy(&strict.mutex);
+}
+
+static void makes_smaller(void)
+{
+    CHECK_OK(weft_runtime_resize(strict.runtime, 1));
+}
+
+TEST_DRIVERS(who_resizes_calls_wake_without_a_lock)
+{
+    act_while_it_is_wanted(1, 0, makes_smaller);
+}
+
+static void begins_to_shut_down(void)
+{
+    CHECK_OK(weft_shutdown_request(strict.runtime));
+}
+
+/// The first wake tells the poller's thread, the second one its carrier.
+TEST_DRIVERS(who_shuts_down_calls_wake_without_a_lock)
+{
+    act_while_it_is_wanted(2, -ECANCELED, begins_to_shut_down);
 }

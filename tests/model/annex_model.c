@@ -3,8 +3,9 @@
 // A producer hands over requests, which only the carrier may carry out, and a task that may move. A
 // rescuer, who thinks that the carrier is stuck, sorts its inbox; the carrier opens it, and sleeps when it
 // finds nothing, until it has seen all requests. If what the rescuer has kept is forgotten, the carrier
-// sleeps for ever, which the engine reports as a deadlock. Somebody also wants to disarm a timer that
-// both the carrier and the rescuer may fire.
+// sleeps for ever, which the engine reports as a deadlock. Its kick wants the lock, as the program does
+// that is called by it (a poller's `wake`): who kicked under the lock would wait for ever, too. Somebody also
+// wants to disarm a timer that both the carrier and the rescuer may fire.
 //
 // Sources: sched/annex.c sched/park.c sched/inbox.c sched/wheel.c
 // Headers: base/lock.h
@@ -29,6 +30,15 @@ static int taken;        // by the rescuer
 static int expected;     // requests
 static struct weft__timer timer;
 static int ends; // of the timer's wait, by whoever ends it: plain, so races are seen
+
+static void kick(void *state, void *from)
+{
+    weft__lock_acquire(&annex.lock);
+    weft__lock_release(&annex.lock);
+    stage_driver.kick(state, from);
+}
+
+static struct weft__driver strict_driver; // whose kick wants the lock
 
 static bool takes(const struct weft__task *task)
 {
@@ -171,7 +181,7 @@ static void check_end(void)
     mc_assert(ends == 1);
 }
 
-static void reset(int requests_used)
+static void reset(int requests_used, bool strict)
 {
     memset(&carrier, 0, offsetof(struct weft__carrier, wheel));
     memset(&annex, 0, sizeof annex);
@@ -180,7 +190,9 @@ static void reset(int requests_used)
     weft__wheel_init(&annex.wheel, 0);
     weft__annex_init(&annex, &carrier);
     carrier.annex = &annex;
-    carrier.driver = &stage_driver;
+    strict_driver = stage_driver;
+    strict_driver.kick = kick;
+    carrier.driver = strict ? &strict_driver : &stage_driver;
     carrier.driver_state = &carrier.driver_state;
     mover.node.kind = WEFT__NODE_TASK;
     for (int i = 0; i < REQUESTS; i++) {
@@ -197,7 +209,15 @@ static void reset(int requests_used)
 
 static void one_request(void)
 {
-    reset(1);
+    reset(1, false);
+    mc_thread(run_carrier, NULL);
+    mc_thread(produce, NULL);
+    mc_thread(rescue, NULL);
+}
+
+static void strict_kick(void)
+{
+    reset(1, true);
     mc_thread(run_carrier, NULL);
     mc_thread(produce, NULL);
     mc_thread(rescue, NULL);
@@ -205,7 +225,7 @@ static void one_request(void)
 
 static void in_order(void)
 {
-    reset(2);
+    reset(2, false);
     mc_thread(run_carrier, NULL);
     mc_thread(produce, NULL);
     mc_thread(rescue, NULL);
@@ -213,7 +233,7 @@ static void in_order(void)
 
 static void again(void)
 {
-    reset(1);
+    reset(1, false);
     mc_thread(run_carrier, NULL);
     mc_thread(produce, NULL);
     mc_thread(rescue_twice, NULL);
@@ -221,7 +241,7 @@ static void again(void)
 
 static void with_a_task(void)
 {
-    reset(2);
+    reset(2, false);
     mc_thread(run_carrier, NULL);
     mc_thread(produce_mover, NULL);
     mc_thread(rescue, NULL);
@@ -229,7 +249,7 @@ static void with_a_task(void)
 
 static void timers(void)
 {
-    reset(0);
+    reset(0, false);
     weft__annex_arm(&annex, &timer, 1);
     mc_thread(fire, NULL);
     mc_thread(rescue, NULL);
@@ -238,7 +258,7 @@ static void timers(void)
 
 static void nudges(void)
 {
-    reset(0);
+    reset(0, false);
     cancelled = flushed = 0;
     annex.driver = &beside;
     annex.driver_state = &annex.driver_state;
@@ -249,6 +269,7 @@ static void nudges(void)
 
 const struct mc_model mc_models[] = {
     { .name = "annex_one_request", .setup = one_request },
+    { .name = "annex_strict_kick", .setup = strict_kick, .max_bound = 2 },
     { .name = "annex_in_order", .setup = in_order, .max_bound = 2 },
     { .name = "annex_again", .setup = again, .max_bound = 2 },
     { .name = "annex_with_a_task", .setup = with_a_task, .check = check_once, .max_bound = 1 },
