@@ -56,16 +56,16 @@ static bool may_move(const struct weft__task *task)
 /// Under the work-stealing policy, what waits for anybody: nobody but the spare carrier is left.
 static void take_injected(struct weft__carrier *stuck, struct weft__fifo *loot)
 {
-    struct weft__crew *crew = stuck->crew;
+    struct weft__inject *inject = stuck->worker.inject; // of its cluster, if tasks keep to theirs
     struct weft__fifo all = { 0 };
     struct weft__fifo rest = { 0 };
-    (void)weft__inject_take(&crew->inject, &all, weft__inject_count(&crew->inject));
+    (void)weft__inject_take(inject, &all, weft__inject_count(inject));
     for (struct weft__node *node; (node = weft__fifo_pop(&all)) != NULL;) {
         bool ours = weft__spare_takes(weft__container_of(node, struct weft__task, node));
         weft__fifo_push(ours ? loot : &rest, node);
     }
     if (rest.head != NULL) {
-        weft__inject_push(&crew->inject, &rest);
+        weft__inject_push(inject, &rest);
         weft__search_ask(stuck, NULL); // somebody may have come back, looked and found nothing
     }
 }
@@ -99,7 +99,7 @@ void weft__rescue(struct weft__runtime *runtime, struct weft__carrier *stuck)
     if (gone && weft__inject_count(&stuck->spill) > 0) {
         (void)weft__inject_take(&stuck->spill, &loot, SIZE_MAX);
     }
-    if (gone && helper->aside && stuck->freely && weft__inject_count(&crew->inject) > 0) {
+    if (gone && helper->aside && stuck->freely && weft__inject_count(stuck->worker.inject) > 0) {
         take_injected(stuck, &loot);
     }
     send_all(&loot, helper, stuck);

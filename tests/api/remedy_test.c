@@ -29,13 +29,16 @@ static void hear(void *ctx, enum weft_log_level level, const char *module, const
 struct shape {
     int carriers;
     enum weft_policy policy;
+    enum weft_steal_scope scope;
 };
 
 static const struct shape shapes[] = {
-    { 1, WEFT_POLICY_LOCALITY },
-    { 2, WEFT_POLICY_LOCALITY },
-    { 1, WEFT_POLICY_STEALING },
-    { 2, WEFT_POLICY_STEALING },
+    { 1, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL },
+    { 2, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL },
+    { 1, WEFT_POLICY_STEALING, WEFT_STEAL_GLOBAL },
+    { 2, WEFT_POLICY_STEALING, WEFT_STEAL_GLOBAL },
+    { 1, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER },
+    { 2, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER },
 };
 
 static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
@@ -46,6 +49,7 @@ static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
     unsetenv("WEFT_STUCK_REMEDY");
     options.carriers = shape->carriers;
     options.policy = shape->policy;
+    options.steal_scope = shape->scope;
     options.remedy = remedy;
     options.stuck_ns = 5 * WEFT_MS;
     options.log = hear;
@@ -460,7 +464,7 @@ static int holds_until_reported(void *arg)
 
 static void report_the_patient(enum weft_remedy remedy)
 {
-    static const struct shape alone = { 1, WEFT_POLICY_LOCALITY };
+    static const struct shape alone = { 1, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL };
     weft_task *task;
     CHECK_EQ(pipe(ends), 0);
     waits_for_report = true;
