@@ -620,3 +620,22 @@ TEST(residents_step_aside_and_come_back)
     unsetenv("WEFT_IO");
     CHECK_OK(weft_run(sees_residents, NULL, &options));
 }
+
+static int naps_and_talks(void *arg)
+{
+    (void)arg;
+    ping_pong(weft_carrier_count() - 1);
+    return sleeps_a_little(NULL);
+}
+
+TEST(residents_go_with_a_remedy)
+{
+    unsetenv("WEFT_IO");
+    unsetenv("WEFT_STUCK_REMEDY");
+    for (int carriers = 1; carriers <= 2; carriers++) {
+        struct weft_options options = options_of(WEFT_POLLER_TASKS, carriers, 0);
+        options.remedy = WEFT_REMEDY_SPARE;
+        options.stuck_ns = 5 * WEFT_MS;
+        CHECK_OK(weft_run(naps_and_talks, NULL, &options));
+    }
+}

@@ -36,9 +36,6 @@ static void start(const struct shape *shape, int carriers)
     options.remedy = shape->remedy;
     options.cpus = shape->cpus;
     options.steal_scope = shape->cpus != NULL ? WEFT_STEAL_CLUSTER : WEFT_STEAL_GLOBAL;
-    if (shape->remedy == WEFT_REMEDY_SPARE) {
-        options.poller = WEFT_POLLER_CARRIER; // pollers that are tasks have no remedy
-    }
     CHECK_OK(weft_runtime_create(&runtime, &options));
     CHECK_EQ(weft_runtime_carriers(runtime), carriers);
 }
