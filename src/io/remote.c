@@ -320,7 +320,8 @@ static void wait_for_thread(struct weft__remote *r, int fd)
 static void stop_accepting(struct weft__remote *r, int fd)
 {
     for (struct weft__errand *errand = r->out; errand != NULL; errand = errand->next) {
-        if (errand->goes_on && errand->owner->fd == fd && !errand->ended) {
+        // One that has ended waits for ASKED (R3), and its owner may be gone.
+        if (errand->goes_on && !errand->ended && errand->owner->fd == fd) {
             ask(r, errand);
         }
     }
