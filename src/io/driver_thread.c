@@ -10,8 +10,8 @@
 #define THREAD_NAME_BYTES 16 // the kernel's limit
 #define MOST_BUFFERS 32768u  // the kernel's, of a ring
 
-/// So many connections are accepted in a row before others have their turn.
-#define ACCEPTS_IN_A_ROW WEFT__SIZED(64, 2)
+/// So many connections one accept brings, before its owner has to ask again (R7).
+#define MOST_ACCEPTS WEFT__SIZED(64, 2)
 
 /// Carriers are rung when all is done that there is to do, once each.
 static void answer(struct weft__driver_thread *thread, struct weft__remote *remote,
@@ -68,39 +68,58 @@ static void end(struct weft__driver_thread *thread, struct weft__errand *errand)
     answer(thread, errand->remote, &errand->node, WEFT__ANSWER_LAST);
 }
 
-/// R4. The op has ended, and goes on if it may.
-static void accepted(struct weft__driver_thread *thread, struct weft__errand *errand)
+/// R4, R7. What tells of the result if the op, which has ended, goes on; NULL: it does not.
+static struct weft__parcel *goes_on_with(struct weft__driver_thread *thread,
+                                         struct weft__errand *errand)
 {
     struct weft__op *op = &errand->op;
-    for (int i = 0; i < ACCEPTS_IN_A_ROW; i++) {
-        struct weft__parcel *parcel = errand->next_parcel;
-        if (op->result < 0 || errand->asked || parcel == NULL) {
-            break;
-        }
-        errand->next_parcel = make_parcel(thread);
-        send_parcel(thread, errand, parcel, WEFT__OP_MORE);
-        op->result = 0;
-        op->result_flags = 0;
-        if (!thread->driver->submit(thread->state, op)) {
-            return;
-        }
+    struct weft__parcel *parcel = errand->next_parcel;
+    if (errand->asked || op->result < 0) {
+        return NULL;
     }
-    end(thread, errand);
+    if (op->code == WEFT__OP_RECV) {
+        bool more = (op->result_flags & WEFT__OP_BUFFER) != 0 && op->result > 0 &&
+                    errand->remote->buffers_out < thread->share;
+        return more ? &thread->parcels[weft__op_buffer(op)] : NULL;
+    }
+    if (parcel == NULL || errand->accepts++ >= MOST_ACCEPTS) {
+        return NULL;
+    }
+    errand->next_parcel = make_parcel(thread);
+    return parcel;
+}
+
+/// Counts a receive buffer that the carrier has from now on. Returns whether there is one.
+static bool count_buffer(struct weft__driver_thread *thread, struct weft__errand *errand)
+{
+    if ((errand->op.result_flags & WEFT__OP_BUFFER) == 0) {
+        return false;
+    }
+    thread->parcels[weft__op_buffer(&errand->op)].remote = errand->remote;
+    errand->remote->buffers_out++;
+    thread->buffers_out++;
+    return true;
 }
 
 static void finished(struct weft__driver_thread *thread, struct weft__errand *errand)
 {
-    uint32_t flags = errand->op.result_flags;
-    bool buffer = (flags & WEFT__OP_BUFFER) != 0;
-    thread->buffers_out += buffer;
-    if ((flags & WEFT__OP_MORE) != 0) {
-        send_parcel(thread, errand,
-                    buffer ? &thread->parcels[weft__op_buffer(&errand->op)] : &errand->parcel, 0);
-    } else if (errand->goes_on) {
-        accepted(thread, errand);
-    } else {
-        end(thread, errand);
-    }
+    struct weft__op *op = &errand->op;
+    do {
+        bool buffer = count_buffer(thread, errand);
+        if ((op->result_flags & WEFT__OP_MORE) != 0) {
+            send_parcel(thread, errand,
+                        buffer ? &thread->parcels[weft__op_buffer(op)] : &errand->parcel, 0);
+            return;
+        }
+        struct weft__parcel *parcel = errand->goes_on ? goes_on_with(thread, errand) : NULL;
+        if (parcel == NULL) {
+            end(thread, errand);
+            return;
+        }
+        send_parcel(thread, errand, parcel, WEFT__OP_MORE);
+        op->result = 0;
+        op->result_flags = 0;
+    } while (thread->driver->submit(thread->state, op));
 }
 
 void weft__errand_done(struct weft__op *op)
@@ -113,7 +132,9 @@ void weft__errand_done(struct weft__op *op)
 
 static void start(struct weft__driver_thread *thread, struct weft__errand *errand)
 {
-    errand->next_parcel = errand->goes_on ? make_parcel(thread) : NULL;
+    bool accepts = errand->goes_on && errand->op.code == WEFT__OP_ACCEPT;
+    errand->next_parcel = accepts ? make_parcel(thread) : NULL;
+    errand->accepts = 0;
     if (thread->driver->submit(thread->state, &errand->op)) {
         finished(thread, errand);
     }
@@ -142,6 +163,7 @@ static void forget(struct weft__driver_thread *thread, struct weft__remote *remo
 static void give(struct weft__driver_thread *thread, const struct weft__parcel *parcel)
 {
     thread->buffers_out--;
+    parcel->remote->buffers_out--;
     thread->driver->give(thread->state, (uint16_t)(parcel - thread->parcels));
 }
 
@@ -242,6 +264,7 @@ static int start_thread(struct weft__driver_threads *threads, int number,
     thread->config = &threads->config;
     thread->number = number;
     thread->buffers = threads->config.buffers;
+    thread->share = threads->buffers_each / 2;
     thread->stopper.kind = WEFT__LETTER_STOP;
     thread->parcels = weft__alloc(thread->allocator, thread->buffers * sizeof *thread->parcels,
                                   _Alignof(struct weft__parcel));

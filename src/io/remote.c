@@ -101,7 +101,7 @@ static void note_use(struct weft__remote *r, const struct weft__op *op)
         entry->writers += is_write(op);
         entry->touched = true;
         entry->is_socket |= is_of_sockets(op);
-        entry->accepts |= op->code == WEFT__OP_ACCEPT && (op->mode & WEFT__OP_MULTI) != 0;
+        entry->goes_on |= (op->mode & WEFT__OP_MULTI) != 0;
     }
     entry = op->code == WEFT__OP_SPLICE ? entry_of(r, op->from_fd) : NULL;
     if (entry != NULL) {
@@ -123,6 +123,18 @@ static void note_end(struct weft__remote *r, const struct weft__op *op)
     }
 }
 
+static inline bool may_go_on(const struct weft__op *op)
+{
+    if ((op->mode & WEFT__OP_MULTI) == 0) {
+        return false;
+    }
+    if (op->code == WEFT__OP_RECV) {
+        return (op->mode & WEFT__OP_SELECT) != 0;
+    }
+    // Or each would overwrite the address of the one before.
+    return op->code == WEFT__OP_ACCEPT && op->data == NULL;
+}
+
 static bool remote_submit(void *state, struct weft__op *op)
 {
     struct weft__remote *r = state;
@@ -138,11 +150,8 @@ static bool remote_submit(void *state, struct weft__op *op)
     errand->op.result_flags = 0;
     errand->op.result = 0;
     errand->owner = op;
-    errand->goes_on = op->code == WEFT__OP_ACCEPT && (op->mode & WEFT__OP_MULTI) != 0 &&
-                      op->data == NULL; // or each would overwrite the address of the one before
-    if (op->code == WEFT__OP_ACCEPT) {
-        errand->op.mode &= (uint8_t)~WEFT__OP_MULTI;
-    }
+    errand->goes_on = may_go_on(op);
+    errand->op.mode &= (uint8_t)~WEFT__OP_MULTI; // R7
     errand->asked = errand->over = false;
     errand->asking = errand->ended = errand->notifies = false;
     op->extra = errand;
@@ -317,7 +326,7 @@ static void wait_for_thread(struct weft__remote *r, int fd)
 }
 
 /// R5.
-static void stop_accepting(struct weft__remote *r, int fd)
+static void stop_going_on(struct weft__remote *r, int fd)
 {
     for (struct weft__errand *errand = r->out; errand != NULL; errand = errand->next) {
         // One that has ended waits for ASKED (R3), and its owner may be gone.
@@ -335,11 +344,11 @@ static void remote_forget(void *state, int fd)
         return;
     }
     bool needed = entry == NULL || entry->ops > 0 || r->thread->driver == &weft__epoll_driver;
-    if (entry == NULL || entry->accepts) {
-        stop_accepting(r, fd);
+    if (entry == NULL || (entry->goes_on && entry->ops > 0)) {
+        stop_going_on(r, fd);
     }
     if (entry != NULL) {
-        entry->touched = entry->is_socket = entry->accepts = false;
+        entry->touched = entry->is_socket = entry->goes_on = false;
     }
     if (needed) { // a ring remembers nothing but ops in flight
         wait_for_thread(r, fd);

@@ -26,9 +26,13 @@
 //       ends (O4) when there is none.
 //   R5  forget() waits for the driver thread: when it returns, the kernel has every op on the descriptor
 //       that was written about, and the real driver has forgotten it. So the number may be used anew at
-//       once, here and elsewhere. It is skipped where nothing is remembered. An accept that goes on is
+//       once, here and elsewhere. It is skipped where nothing is remembered. What goes on is
 //       cancelled first, or it might begin anew afterwards.
 //   R6  The driver thread never waits for a carrier.
+//   R7  A carrier that takes no answers, because a task holds it, costs others nothing. So what goes on is
+//       made of single ops, and ends (O4) when it has brought enough: an accept after so many connections,
+//       a receive with SELECT when its carrier has its share of the receive buffers, half of what there
+//       are for each. After that an op brings one more at most. The owner submits it anew when it is back.
 //
 // Locks: none. Checked by: tests/model/remote_model.c, tests/model/post_model.c,
 // tests/api/poller_mode_test.c.
@@ -60,6 +64,7 @@ enum weft__letter {
 struct weft__parcel {
     struct weft__node node; // RESULT, GIVE
     struct weft__errand *errand;
+    struct weft__remote *remote; // that has the buffer; the driver thread's
     int64_t result;
     uint32_t result_flags;
     bool single; // allocated for this one result
@@ -75,10 +80,11 @@ struct weft__errand {
     // Fixed while it is out.
     struct weft__remote *remote;
     struct weft__op *owner;
-    bool goes_on; // an ACCEPT with MULTI
+    bool goes_on; // an ACCEPT with MULTI, or a RECV with SELECT and MULTI
 
     // The driver thread's, while it is out.
     struct weft__parcel *next_parcel; // R4: for the accept that is under way
+    unsigned accepts;                 // R7
     bool asked;
     bool over;
 
@@ -97,7 +103,7 @@ struct weft__remote_fd {
     uint16_t writers; // of these
     bool touched;     // the real driver may remember something
     bool is_socket;
-    bool accepts; // goes on accepting, or did
+    bool goes_on; // an op with MULTI is in flight, or was
 };
 
 enum { WEFT__REMOTE_FDS = WEFT__SIZED(1 << 20, 1 << 12) };
@@ -112,6 +118,7 @@ struct weft__remote {
     // The driver thread's.
     _Alignas(WEFT__LINE_PAIR) struct weft__remote *next_due;
     bool due; // has answers that it was not rung for
+    uint32_t buffers_out;
 
     // The carrier's.
     _Alignas(WEFT__LINE_PAIR) struct weft__driver_thread *thread;
@@ -138,6 +145,7 @@ struct weft__driver_thread {
     void *state;
     struct weft__parcel *parcels; // one for each receive buffer
     uint32_t buffers;
+    uint32_t share; // of these, for what goes on for one carrier (R7)
     const struct weft_allocator *allocator;
     const struct weft__driver_config *config;
     pthread_t thread;

@@ -3,7 +3,8 @@
 // The real driver is played: an op ends at once or at the next wait, as the explorer chooses, with bytes
 // that are plain; a cancelled one ends at the next wait. A carrier submits, cancels, forgets and drains;
 // what the driver writes must be ordered before done(), no op may be left behind, and nobody may touch
-// what is freed when the carrier and the thread have gone.
+// what is freed when the carrier and the thread have gone. A receive that goes on must not begin anew once
+// its descriptor is forgotten, and buffers come back.
 //
 // Sources: io/remote.c io/driver_thread.c io/post.c sched/inbox.c
 // With: stage.c stage_alloc.c
@@ -21,14 +22,17 @@
 #include "sched/crew.h"
 #include "stage.h"
 
-enum { FD = 3, OPS = 2, BYTES = 7 };
+enum { FD = 3, OPS = 2, BYTES = 7, BUFFERS = 4, MESSAGES = 2 };
 
 // The real driver: one state, of the driver thread alone.
 
 static struct played {
     struct weft__op *pending[OPS];
     int count;
-    int forgotten; // plain: how often
+    int forgotten;        // plain: how often
+    int received;         // messages of MESSAGES; no more come
+    int buffers[BUFFERS]; // plain
+    bool out[BUFFERS];
 } played;
 static int kernel; // its address is the event
 
@@ -45,22 +49,40 @@ static void played_close(void *state)
     mc_assert(played.count == 0);
 }
 
+static bool selects(const struct weft__op *op)
+{
+    return (op->mode & WEFT__OP_SELECT) != 0;
+}
+
 static void finish(struct weft__op *op, int64_t result)
 {
-    if (result > 0) {
-        *(int *)op->data = BYTES;
-    }
     op->stage = 0;
     op->result = result;
     op->result_flags = 0;
+    if (result > 0 && selects(op)) {
+        uint32_t number = (uint32_t)played.received++;
+        played.out[number] = true;
+        played.buffers[number] = BYTES;
+        op->result_flags = WEFT__OP_BUFFER | number << 16;
+    } else if (result > 0) {
+        *(int *)op->data = BYTES;
+    }
+}
+
+/// Whether it ends without being cancelled.
+static bool will_end(const struct weft__op *op)
+{
+    return !selects(op) || played.received < MESSAGES;
 }
 
 static int played_poll(void *state)
 {
     (void)state;
-    int events = played.count;
-    while (played.count > 0) {
+    int events = 0;
+    while (played.count > 0 && (played.pending[played.count - 1]->result < 0 ||
+                                will_end(played.pending[played.count - 1]))) {
         struct weft__op *op = played.pending[--played.count];
+        events++;
         finish(op, op->result < 0 ? op->result : 1);
         op->done(op);
     }
@@ -88,7 +110,8 @@ static bool played_submit(void *state, struct weft__op *op)
 {
     (void)state;
     op->result = 0;
-    if (mc_choose(2) == 0) {
+    mc_assert(!selects(op) || played.forgotten == 0); // R5
+    if (will_end(op) && mc_choose(2) == 0) {
         finish(op, 1);
         return true;
     }
@@ -115,6 +138,19 @@ static void played_forget(void *state, int fd)
     played.forgotten++;
 }
 
+static void *played_buffer(void *state, uint16_t number)
+{
+    (void)state;
+    return &played.buffers[number];
+}
+
+static void played_give(void *state, uint16_t number)
+{
+    (void)state;
+    mc_assert(played.out[number]);
+    played.out[number] = false;
+}
+
 const struct weft__driver weft__epoll_driver = {
     .name = "played",
     .open = played_open,
@@ -125,6 +161,8 @@ const struct weft__driver weft__epoll_driver = {
     .submit = played_submit,
     .cancel = played_cancel,
     .forget = played_forget,
+    .buffer = played_buffer,
+    .give = played_give,
 };
 #ifdef WEFT_HAVE_URING
 const struct weft__driver weft__uring_driver;
@@ -243,10 +281,25 @@ static void done(struct weft__op *op)
 
 static const struct weft__driver *remote;
 static void *state;
+static int messages;
+
+static void received(struct weft__op *op)
+{
+    if ((op->result_flags & WEFT__OP_BUFFER) != 0) {
+        uint16_t number = weft__op_buffer(op);
+        mc_assert(number == messages);
+        mc_assert(*(int *)remote->buffer(state, number) == BYTES);
+        messages++;
+        remote->give(state, number);
+    } else {
+        mc_assert(op->result == -ECANCELED);
+    }
+    ended += (op->result_flags & WEFT__OP_MORE) == 0;
+}
 
 static void begin(void)
 {
-    static const struct weft__driver_config for_threads = { .buffers = 1 };
+    static const struct weft__driver_config for_threads = { .buffers = BUFFERS };
     const struct weft__driver_config config = { .carrier = &carrier };
     int rc = weft__driver_threads_start(&crew.driver_threads, &weft__epoll_driver, 1, 1,
                                         &for_threads);
@@ -312,6 +365,25 @@ static void run_forget(void *unused)
     finish_all();
 }
 
+static void run_goes_on(void *unused)
+{
+    (void)unused;
+    begin();
+    weft__op_init(&ops[0], WEFT__OP_RECV, FD, NULL, 0);
+    ops[0].mode = WEFT__OP_SELECT | WEFT__OP_MULTI;
+    ops[0].done = received;
+    mc_assert(!remote->submit(state, &ops[0]));
+    while (messages == 0) {
+        (void)remote->wait(state, WEFT_FOREVER);
+    }
+    remote->forget(state, FD);
+    await(1);
+    finish_all();
+    for (int i = 0; i < BUFFERS; i++) {
+        mc_assert(!played.out[i]);
+    }
+}
+
 static void run_drain(void *unused)
 {
     (void)unused;
@@ -330,7 +402,7 @@ static void start(void (*body)(void *))
     memset(bytes, 0, sizeof bytes);
     memset(ops, 0, sizeof ops);
     atomic_init(&thread_ended, 0);
-    ended = 0;
+    ended = messages = 0;
     carrier.crew = &crew;
     mc_thread(body, NULL);
 }
@@ -350,6 +422,11 @@ static void forgotten(void)
     start(run_forget);
 }
 
+static void goes_on(void)
+{
+    start(run_goes_on);
+}
+
 static void drained(void)
 {
     start(run_drain);
@@ -359,6 +436,7 @@ const struct mc_model mc_models[] = {
     { .name = "remote_one", .setup = one, .max_bound = 1 },
     { .name = "remote_cancelled", .setup = cancelled, .max_bound = 1 },
     { .name = "remote_forgotten", .setup = forgotten, .max_bound = 1 },
+    { .name = "remote_goes_on", .setup = goes_on, .max_bound = 1 },
     { .name = "remote_drained", .setup = drained, .max_bound = 1 },
     { .name = NULL },
 };
