@@ -28,7 +28,8 @@ struct weft_oneshot {
 /// received; the storage must live as long as the oneshot. 0 and NULL: the value is that it was sent.
 WEFT_API void weft_oneshot_init(struct weft_oneshot *oneshot, void *storage, size_t value_bytes);
 
-/// Ends it; its memory is the caller's.
+/// Ends it; its memory is the caller's. A receiver that a value was sent to uses the oneshot until its
+/// call returns: end it only after that.
 ///
 /// Call from:  any thread.
 /// Errors:     -EBUSY  somebody waits

@@ -249,8 +249,9 @@ static inline uint64_t queue_unless(struct oneshot *oneshot, uint32_t bits)
         if ((word & bits) != 0) {
             return word;
         }
+        // Acquire once more: a receiver that was late may have come back in the same frame.
     } while (!atomic_compare_exchange_weak_explicit(&oneshot->word, &word, (word & FLAGS) | QUEUED,
-                                                    memory_order_relaxed, memory_order_relaxed));
+                                                    memory_order_acquire, memory_order_relaxed));
     if (lone(word) != NULL) {
         weft__queue_push(&oneshot->receivers, lone(word)); // O6
     }

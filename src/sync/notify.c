@@ -5,8 +5,9 @@
 //   N1  A word is one of these: who finds somebody waiting gives the permit to him, and who finds a
 //       permit does not wait.
 //   N2  While it is QUEUED the word changes only under the lock.
-//   N3  Every notification is an RMW with release, even one that finds a permit there already: who
-//       takes the permit sees what all of them did before.
+//   N3  A notification that leaves a permit is an RMW with release, even one that finds a permit there
+//       already: who takes the permit sees what all of them did before. One that chooses somebody hands
+//       over by completing his wait.
 //   N4  The generation counts notifications of all. A future remembers the one it was prepared in.
 //   N5  A future that was chosen alone and is cancelled chooses another one in its place.
 //   N6  One that waits alone has no lock to take, and who notifies it neither. Whoever takes its address

@@ -286,6 +286,42 @@ static void late_and_second(void)
     stage_sync_thread(send_and_leave, NULL);
 }
 
+// One that is late comes back at once, in the same frame: whoever is about to put it into the queue meets
+// the second wait, not the first (O6).
+static void receive_twice(void *unused)
+{
+    (void)unused;
+    int rc = -ETIMEDOUT;
+    for (weft_time deadline = 10; deadline <= 20 && rc == -ETIMEDOUT; deadline += 10) {
+        rc = receive_value(deadline);
+    }
+    mc_assert(rc == -ETIMEDOUT || rc == -EPIPE);
+}
+
+static __attribute__((noinline)) void watch_in_vain(void)
+{
+    struct weft_sync_future f;
+    weft_waker waker = stage_sync_waker(&wakeup);
+    weft_oneshot_wait_closed_future(&f, &question->oneshot);
+    mc_assert(f.future.poll(&f.future, &waker) == WEFT_PENDING);
+    f.future.cancel(&f.future);
+    mc_assert(f.future.poll(&f.future, &waker) == WEFT_READY);
+}
+
+static void watch_for_nothing(void *unused)
+{
+    (void)unused;
+    watch_in_vain();
+    weft_oneshot_close(&question->oneshot);
+}
+
+static void late_twice(void)
+{
+    reset(2);
+    stage_sync_thread(receive_twice, NULL);
+    mc_thread(watch_for_nothing, NULL);
+}
+
 static void check_one_got_it(void)
 {
     mc_assert(atomic_load_explicit(&got, memory_order_relaxed) == 1);
@@ -321,6 +357,7 @@ const struct mc_model mc_models[] = {
       .setup = late_and_second,
       .check = check_one_got_it,
       .max_bound = 1 },
+    { .name = "oneshot_late_twice", .setup = late_twice, .check = check },
     { .name = "oneshot_watched", .setup = watched, .check = check },
     { .name = NULL },
 };

@@ -3,7 +3,7 @@
 // every number of carriers, more than there are CPUs on purpose, under every policy and in every poller
 // mode.
 //
-// What has to hold is what DESIGN promises: no wake-up is lost (a waiter with a token would hang), no
+// What has to hold: no wake-up is lost (a waiter with a token would hang), no
 // operation outlives its buffer, a task runs on one carrier at a time, a pinned thread never changes its
 // OS thread, a scope leaks no child; timers are never early; and searches balance.
 #include "support/searches.h"

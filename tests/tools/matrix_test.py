@@ -28,6 +28,7 @@ os.makedirs("b/meson-logs", exist_ok=True)
 with open("b/meson-logs/testlog.json", "w") as log:
     log.write(json.dumps({"name": "x", "result": "FAIL" if bad else "OK", "stdout": tap,
                           "command": [os.getcwd() + "/b/tests/x_test"]}) + "\n")
+sys.exit(int(os.environ.get("FAKE_MESON", bad)))
 """
 
 
@@ -92,6 +93,12 @@ check("and explained", "not ok 2 - turns/epoll\n# why\n" in output, output)
 status, output, calls = run(MATRIX="locality/%s/epoll steal/%s" % (modes[0], modes[0]))
 check("some of them, by name", status == 0 and [seen for seen, _ in calls] ==
       [{"TEST_DRIVER": "epoll", "WEFT_IO": "epoll"}, {"WEFT_STEAL": "on"}], calls)
+status, output, calls = run(MATRIX="locality/" + modes[0], WEFT_SCHED="stealing", WEFT_STEAL="on")
+check("the caller's environment decides nothing", status == 0 and [seen for seen, _ in calls] ==
+      [{}], calls)
+status, output, calls = run(MATRIX="locality/" + modes[0], FAKE_MESON="3")
+check("tests that came to no end have failed", status == 1 and "ended with status 3" in output and
+      output.endswith("\n2 passed, 1 failed, 1 skipped\n"), output)
 status, output, calls = run(MATRIX="stealling")
 check("a name that is none is refused", status != 0 and not calls and "stealling" in output, output)
 status, output, calls = run("--sample")

@@ -76,6 +76,7 @@ TEST_DRIVERS(a_registration_without_memory_leaves_nothing)
             CHECK(poller == NULL);
         }
     }
+    CHECK_GT(atomic_load(&refused), 0);
     atomic_store(&no_stacks, false);
     CHECK_OK(weft_poller_register(&poller, runtime, 0, returns, NULL, &number));
     CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
