@@ -162,12 +162,11 @@ static void stealing_continue(struct weft_scheduler *policy, struct weft__task *
 {
     struct weft__carrier *self = weft__carrier_self();
     bool inside = self != NULL && self->crew == task->crew;
-    if (!weft__task_may_move(task)) {
+    bool aside = inside && self->aside;
+    if (!weft__task_may_move(task) || (inside && !aside && !is_near(self, task->home))) {
         locality_ready(policy, task);
-    } else if (inside && weft__unlikely(self->aside)) {
+    } else if (weft__unlikely(aside)) {
         ready_beside(self, task);
-    } else if (inside && !is_near(self, task->home)) {
-        locality_ready(policy, task);
     } else if (inside) {
         weft__free_ready(self, task);
     } else {

@@ -366,7 +366,8 @@ TEST_DRIVERS(a_cluster_without_work_helps_another)
 
 static int simulated(void *arg)
 {
-    begin_trace(weft_runtime_current(), strcmp(getenv("WEFT_STEAL_SCOPE"), "global") == 0);
+    const char *scope = getenv("WEFT_STEAL_SCOPE");
+    begin_trace(weft_runtime_current(), scope != NULL && strcmp(scope, "global") == 0);
     int rc = work(arg);
     weft_trace_set(NULL, NULL);
     return rc;
