@@ -75,16 +75,22 @@ static bool will_end(const struct weft__op *op)
     return !selects(op) || played.received < MESSAGES;
 }
 
+/// What is submitted meanwhile ends at the next one.
 static int played_poll(void *state)
 {
     (void)state;
     int events = 0;
-    while (played.count > 0 && (played.pending[played.count - 1]->result < 0 ||
-                                will_end(played.pending[played.count - 1]))) {
-        struct weft__op *op = played.pending[--played.count];
-        events++;
+    for (int left = played.count; left > 0; left--) {
+        struct weft__op *op = played.pending[0];
+        played.count--;
+        memmove(&played.pending[0], &played.pending[1], sizeof played.pending[0] * (OPS - 1));
+        if (op->result == 0 && !will_end(op)) {
+            played.pending[played.count++] = op;
+            continue;
+        }
         finish(op, op->result < 0 ? op->result : 1);
         op->done(op);
+        events++;
     }
     return events;
 }
@@ -123,7 +129,7 @@ static bool played_submit(void *state, struct weft__op *op)
 static void played_cancel(void *state, struct weft__op *op)
 {
     (void)state;
-    if (op->stage != 0) {
+    if (op->stage != 0 && (!will_end(op) || mc_choose(2) == 0)) {
         op->result = -ECANCELED;
     }
 }
@@ -133,7 +139,9 @@ static void played_forget(void *state, int fd)
     (void)state;
     mc_assert(fd == FD);
     for (int i = 0; i < played.count; i++) {
-        played.pending[i]->result = -ECANCELED;
+        if (!will_end(played.pending[i]) || mc_choose(2) == 0) { // or bytes win
+            played.pending[i]->result = -ECANCELED;
+        }
     }
     played.forgotten++;
 }
