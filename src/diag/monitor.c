@@ -18,6 +18,9 @@
 //   M2  A task that announced what it does (weft_block_begin) is not reported.
 //   M3  A request that sends a carrier is under way until that has carried it out. Then it may be used
 //       again, and when all are back the monitor's memory may go.
+//   M4  The monitor and the carrier both write the mark, and neither waits for the other. So the monitor may
+//       erase the one that a task has just made (weft_block_begin), or leave one behind on a carrier that
+//       sleeps by now. Either is put right at the next look, which comes as long as a mark is there.
 #include "diag/monitor.h"
 
 #include <errno.h>
@@ -218,12 +221,17 @@ static void send_help(struct weft__monitor *monitor, struct weft__carrier *victi
     }
 }
 
-/// Returns whether the remedy is at work.
-static bool look_at_all(struct weft__monitor *monitor, weft_time threshold)
+/// What a look at all carriers has left.
+struct found {
+    bool rescues; // the remedy is at work
+    bool marked;  // a carrier is (M4)
+};
+
+static struct found look_at_all(struct weft__monitor *monitor, weft_time threshold)
 {
     struct weft__crew *crew = &monitor->runtime->crew;
     weft_time now = weft__clock_ns();
-    bool rescues = false;
+    struct found found = { false, false };
     int count = weft__crew_started(crew);
     for (int i = 0; i < count; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
@@ -232,31 +240,34 @@ static bool look_at_all(struct weft__monitor *monitor, weft_time threshold)
         struct glance glance = look(carrier);
         struct weft__task *announced = atomic_load_explicit(&carrier->announced,
                                                             memory_order_relaxed);
-        if (glance.task == NULL || announced == glance.task || !is_same(&glance, &mark->glance)) {
+        bool says_so = glance.task != NULL && announced == glance.task;
+        if (glance.task == NULL || says_so || !is_same(&glance, &mark->glance)) {
             weft_time cpu_ns = glance.task != NULL ? weft__sys_cpu_ns(carrier->thread) : 0;
             mark->glance = glance;
             mark->since = now;
             mark->cpu_ns = cpu_ns;
-            if (announced != glance.task && weft__tally_get(&carrier->stuck) != 0) {
-                weft__tally_set(&carrier->stuck, 0); // marked a moment too late, it sleeps so
+            if ((weft__tally_get(&carrier->stuck) != 0) != says_so) {
+                weft__tally_set(&carrier->stuck, says_so); // M4
             }
         } else if (now - mark->since >= threshold) {
             weft__tally_set(&carrier->stuck, 1);
             late = true;
         }
+        bool marked = weft__tally_get(&carrier->stuck) != 0;
+        found.marked |= marked;
         if (carrier->annex == NULL) {
             if (late) {
                 send_help(monitor, carrier);
             }
-        } else if (weft__tally_get(&carrier->stuck) != 0) {
+        } else if (marked) {
             weft__rescue(monitor->runtime, carrier);
-            rescues = true;
+            found.rescues = true;
         }
         if (late) {
             report(monitor, carrier, mark, now - mark->since);
         }
     }
-    return rescues;
+    return found;
 }
 
 static void *monitor_main(void *arg)
@@ -267,9 +278,12 @@ static void *monitor_main(void *arg)
     weft_time pause = threshold / LOOKS_PER_THRESHOLD;
     pause = pause > WEFT_MS / 4 ? pause : WEFT_MS / 4;
     (void)pthread_setname_np(pthread_self(), "weft-monitor");
-    while (weft__lookout_sleep(&crew->lookout, crew->carriers, &crew->started)) {
-        bool rescues = look_at_all(monitor, threshold);
-        weft_time until = weft__clock_ns() + (rescues && pause > RESCUE_NS ? RESCUE_NS : pause);
+    struct found found = { false, false };
+    while (found.marked ? atomic_load_explicit(&crew->lookout.over, memory_order_relaxed) == 0
+                        : weft__lookout_sleep(&crew->lookout, crew->carriers, &crew->started)) {
+        found = look_at_all(monitor, threshold);
+        weft_time until = weft__clock_ns() +
+                          (found.rescues && pause > RESCUE_NS ? RESCUE_NS : pause);
         (void)weft__futex_wait(&crew->lookout.over, 0, until);
     }
     return NULL;
