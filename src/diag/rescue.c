@@ -13,6 +13,9 @@
 //   Z2  A thread that is not migratable is not started there either, or it would stay for life; nor is
 //       what a task spawns there (sched/spawn.c).
 //   Z3  Somebody else is chosen first. If nobody is left, everything stays where it is.
+//   Z4  Who makes something there that belongs to a carrier for good, a listener or a connection, goes home
+//       first, to wait there like a thread that is not migratable; timers of its scopes go along
+//       (sched/retire.c).
 #include "diag/rescue.h"
 
 #include "base/sys.h"

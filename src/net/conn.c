@@ -263,6 +263,7 @@ int weft_conn_adopt(weft_conn **conn, int fd)
     if (task == NULL) {
         return weft__no_task();
     }
+    weft__task_leave_spare(task);
     weft__task_tie(task);
     struct weft__carrier *carrier = task->home;
     int rc = weft__task_is_at(task, carrier) ? find_kind(carrier, fd, &kind) : -EXDEV;

@@ -76,6 +76,7 @@ static struct weft__carrier *here(int *rc)
     if (*rc < 0) {
         return NULL;
     }
+    weft__task_leave_spare(task);
     weft__task_tie(task);
     return task->home;
 }

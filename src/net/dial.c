@@ -31,6 +31,7 @@ int weft_dial(weft_conn **conn, const char *address, const struct weft_socket_op
     if (task == NULL) {
         return weft__no_task();
     }
+    weft__task_leave_spare(task);
     weft__task_tie(task); // before anything parks: what is made here belongs to this carrier
     struct weft__carrier *carrier = task->home;
     int rc = weft__task_is_at(task, carrier) ? weft__conn_address(&addr, address) : -EXDEV;

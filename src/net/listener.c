@@ -345,6 +345,7 @@ int weft_listen(weft_listener **listener, const char *address,
     if (!weft__task_is_at(task, task->home)) {
         return -EXDEV;
     }
+    weft__task_leave_spare(task);
     weft__task_tie(task);
     int rc = weft__conn_address(&addr, address);
     return rc < 0 ? rc : weft__listener_open(listener, task->home, &addr, options);

@@ -217,6 +217,13 @@ static inline void weft__carrier_flush_not(struct weft__flush *flush)
     }
 }
 
+// host.c
+
+/// For a virtual thread that is about to make something that belongs to its home for good: takes it away
+/// from the spare carrier, if that runs it, and to its own (diag/rescue.c, Z4). So it may yield, and wait
+/// for as long as that is stuck. Only if there is no memory for its timers to travel it stays.
+void weft__task_leave_spare(struct weft__task *task);
+
 // step.c
 
 /// Inbox, tasks for one quantum, timers, flush, and a poll if there is more to do. False: nothing

@@ -94,6 +94,16 @@ void weft__host_yield(struct weft__task *task)
     (void)weft__relay_yield(task->home, task);
 }
 
+void weft__task_leave_spare(struct weft__task *task)
+{
+    if (weft__likely(!task->home->aside)) {
+        return;
+    }
+    task->homeward = true;
+    (void)weft__relay_yield(task->home, task); // a cancel is somebody else's to see
+    task->homeward = false;
+}
+
 void weft__host_exit(struct weft__task *task)
 {
     if (weft__unlikely(task->abroad)) {

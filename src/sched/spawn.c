@@ -39,11 +39,12 @@ static int check_attr(const struct weft__crew *crew, const struct weft_attr *att
     return -EINVAL;
 }
 
-/// What is spawned on the spare carrier belongs where the running task comes from.
+/// What is spawned on the spare carrier belongs where the running task comes from, and never there.
 static struct weft__carrier *home_beside(struct weft__carrier *spare)
 {
     const struct weft__task *parent = spare->current;
-    return parent != NULL ? parent->origin : &spare->crew->carriers[0];
+    bool elsewhere = parent != NULL && !parent->origin->aside;
+    return elsewhere ? parent->origin : &spare->crew->carriers[0];
 }
 
 static struct weft__carrier *choose_home(struct weft__crew *crew, struct weft__carrier *self,
@@ -116,6 +117,7 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->visits = 0;
     task->abroad = own != NULL;
     task->timed = false;
+    task->homeward = false;
     atomic_store_explicit(&task->handed, 0, memory_order_relaxed);
     task->home = choose_home(crew, self, attr);
     task->origin = task->home;

@@ -18,7 +18,7 @@ static inline bool weft__task_may_move(const struct weft__task *task)
 /// Whether the spare carrier may have it: that never starts a pinned thread.
 static inline bool weft__spare_takes(const struct weft__task *task)
 {
-    return task->migratable && weft__task_may_move(task);
+    return task->migratable && !task->homeward && weft__task_may_move(task);
 }
 
 /// Whether a carrier that shares has anything on offer, or for the taking.

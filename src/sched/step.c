@@ -55,8 +55,8 @@ void weft__carrier_open_inbox(struct weft__carrier *carrier)
 /// ends with it: a yield lets other carriers in.
 static inline unsigned relay_length(struct weft__carrier *carrier)
 {
-    if (weft__unlikely(carrier->leaving)) {
-        return 1; // retire.c, R1
+    if (weft__unlikely(carrier->leaving || carrier->aside)) {
+        return 1; // retire.c, R1; and who goes home from the spare one is looked at as well
     }
     if (weft__unlikely(carrier->sim != NULL)) {
         return 1 + weft__rng_below(&carrier->sim->rng, 4);
@@ -145,7 +145,8 @@ static void run_tasks(struct weft__carrier *carrier)
             break; // a thief was faster
         }
         struct weft__task *task = weft__container_of(node, struct weft__task, node);
-        if (weft__unlikely(carrier->leaving) && weft__retire_sends(carrier, task)) {
+        bool leaves = carrier->leaving || (weft__unlikely(carrier->aside) && task->homeward);
+        if (weft__unlikely(leaves) && weft__retire_sends(carrier, task)) {
             continue;
         }
         weft__prefetch_ready(carrier);

@@ -501,9 +501,8 @@ static int spawns_pinned(void *arg)
     CHECK_OK(weft_spawn(&task, is_patient, &ran, NULL));
     tell(holder);
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
-    if (aside) {
-        CHECK_OK(weft_yield()); // home again, once the carriers are back
-        CHECK(weft_carrier_id() < weft_carrier_count());
+    while (aside && weft_carrier_id() == weft_carrier_count()) {
+        CHECK_OK(weft_yield()); // home again, once a carrier has finished what it was held with
     }
     return 0;
 }
@@ -511,6 +510,53 @@ static int spawns_pinned(void *arg)
 TEST_DRIVERS(nothing_stays_on_the_spare_carrier)
 {
     hold_all_shapes(spawns_pinned, false, NULL);
+}
+
+static int says_where(void *arg)
+{
+    *(int *)arg = weft_carrier_id();
+    return 0;
+}
+
+static void make_and_stay(void)
+{
+    weft_listener *listener;
+    weft_task *task;
+    int number = -1;
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    CHECK(weft_carrier_id() < weft_carrier_count());
+    CHECK_OK(weft_sleep(WEFT_MS));
+    CHECK(weft_carrier_id() < weft_carrier_count());
+    CHECK_OK(weft_spawn(&task, says_where, &number, NULL));
+    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    CHECK(number >= 0 && number < weft_carrier_count());
+    CHECK_OK(weft_listener_close(listener));
+}
+
+static _Atomic int made_from_aside;
+
+static int listens(void *arg)
+{
+    atomic_fetch_add(&made_from_aside, weft_carrier_id() == weft_carrier_count());
+    tell(arg); // what follows may have to wait for the carriers
+    make_and_stay();
+    return 0;
+}
+
+/// The timer of its scope binds it to the spare carrier, and has to go along.
+static int listens_in_a_scope(void *arg)
+{
+    struct weft_scope scope;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, weft_after(60 * WEFT_S)));
+    CHECK_OK(listens(arg));
+    return weft_scope_join(&scope);
+}
+
+TEST_DRIVERS(what_is_made_on_the_spare_carrier_is_not_there)
+{
+    hold_all_shapes(listens, false, NULL);
+    hold_all_shapes(listens_in_a_scope, false, NULL);
+    CHECK(atomic_load(&made_from_aside) > 0);
 }
 
 // How late is late?
