@@ -127,7 +127,9 @@ static int is_sent(void *arg)
     while (atomic_load(&directed) == 0) {
         // With I/O of its own, so that its carrier does not look by itself.
         CHECK_OK(weft_poller_maybe_yield(poller, true));
-        CHECK_OK(weft_poll_guard(poller, sleeps, NULL));
+        if (atomic_load(&directed) == 0) { // or else nobody has anything left to wake it for
+            CHECK_OK(weft_poll_guard(poller, sleeps, NULL));
+        }
     }
     CHECK_EQ(atomic_load(&pulled), 0);
     return 0;
