@@ -78,7 +78,7 @@ WEFT_API int weft_poller_join(int *result, weft_poller *poller, weft_time deadli
 
 /// Lets the carrier work: takes its completions and timers and runs ready tasks for one time slice.
 /// `had_io` says whether the poller itself has found something to do since the last call: only an idle
-/// one makes its carrier look for tasks to steal. Call it in every round.
+/// one, or one that has tried to park, makes its carrier look for tasks to steal. Call it in every round.
 ///
 /// Returns 1 if tasks ran, 0 if none did, or
 ///         -ECANCELED  the poller has to end: it was cancelled, or the runtime shuts down

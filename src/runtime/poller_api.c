@@ -115,7 +115,8 @@ int weft_poller_maybe_yield(weft_poller *poller, bool had_io)
         return weft__no_task();
     }
     weft_assert(!poller->parked && "weft_poller_unpark() comes before weft_poller_maybe_yield()");
-    carrier->polls = had_io;
+    carrier->polls = had_io && !poller->refused;
+    poller->refused = false;
     poller->stepped = true;
     poller->waiting = true;
     uint64_t before = weft__tally_get(&carrier->counts.runs);

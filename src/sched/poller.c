@@ -29,6 +29,8 @@
 //   Q7  A resident is weft's own poller (WEFT_POLLER=tasks, runtime/poller_task.c). It has the slot when
 //       no other poller has it, exists as long as its carrier, and nobody wakes it but the carrier. One
 //       of the program's takes its place; meanwhile it waits in maybe_yield and has no turn.
+//   Q8  Somebody's call for help keeps a poller awake (search.c, S1). It wanted to sleep, so it is idle,
+//       whatever it says: its carrier looks for tasks in the next step. Else it would neither sleep nor help.
 //
 // Rejected: the ring's own descriptor (with deferred task work nothing is posted until the owner
 // enters the kernel: it is not readable); a lock around the call of `wake` (it is the program's code).
@@ -193,6 +195,7 @@ bool weft__poller_try_park(struct weft__poller *poller)
         return false;
     }
     poller->parked = weft__sleep_begin(carrier);
+    poller->refused = !poller->parked;                               // Q8
     if (poller->parked && weft__word_clear_notified(poller->task)) { // Q5
         poller->parked = false;
         weft__sleep_end(carrier);

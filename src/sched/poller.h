@@ -24,6 +24,7 @@ struct weft__poller {
     bool parked;  // between try_park and unpark
     bool stepped; // the carrier has worked since the last unpark
     bool watches; // has asked for the descriptor
+    bool refused; // wanted to sleep, and something was there
     bool warned;
     int fd;        // what to watch; valid once lookout() was called
     weft_time due; // when the driver has to be polled
