@@ -43,6 +43,9 @@ int contend(const char *name, const char *count)
     if (strncmp(name, "sched/", 6) == 0) {
         return contender_main(name, count, weft_sched_benches);
     }
+    if (strncmp(name, "sched-futures/", 14) == 0) {
+        return contender_main(name, count, weft_sched_future_benches);
+    }
     if (strncmp(name, "chan/", 5) == 0 || strncmp(name, "sync/", 5) == 0) {
         return weft_chan_contend(name, count);
     }

@@ -3,7 +3,7 @@
 
 #include "stats.h"
 
-#define LABEL_WIDTH 20
+#define LABEL_WIDTH 22
 #define COLUMN_WIDTH 9
 
 static int width_of(const char *name)

@@ -3,45 +3,29 @@
 //
 // `/stealing-N` is the work-stealing policy on N carriers, `/steal-N` locality with stealing, `/plain-N`
 // locality. What is measured is CPU time on one carrier; on two it is wall time, and CPU time besides.
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-
-#include "weft_bench.h"
 #include "weft_sched.h"
 
 enum { COUPLES = 50 };
-enum { SPAWNED = 10000, YIELDERS = 200, PINGS = 1000, CHAIN = 1000, SKEWED = 2000 };
-
-struct round;
 
 struct couple {
-    struct round *round;
+    struct sched_round *round;
     struct weft_notify ours, theirs;
 };
 
-struct round {
-    struct contender_result *out;
-    uint64_t count;
-    int (*once)(struct round *round); // does so many operations, or a negative errno
-    _Atomic int64_t left;
-    struct weft_event over;
-};
-
-static void one_less(struct round *round)
+void sched_one_less(struct sched_round *round)
 {
     if (atomic_fetch_sub_explicit(&round->left, 1, memory_order_acq_rel) == 1) {
         weft_event_set(&round->over);
     }
 }
 
-static void expect(struct round *round, int64_t count)
+void sched_expect(struct sched_round *round, int64_t count)
 {
     weft_event_clear(&round->over);
     atomic_store_explicit(&round->left, count, memory_order_relaxed);
 }
 
-static int wait_for_all(struct round *round)
+int sched_wait_for_all(struct sched_round *round)
 {
     return weft_event_wait(&round->over, WEFT_FOREVER);
 }
@@ -50,53 +34,51 @@ static int wait_for_all(struct round *round)
 
 static int leave(void *arg)
 {
-    one_less(arg);
+    sched_one_less(arg);
     return 0;
 }
 
-static int spawn_many(struct round *round)
+static int spawn_many(struct sched_round *round)
 {
-    expect(round, SPAWNED);
-    for (int i = 0; i < SPAWNED; i++) {
+    sched_expect(round, SCHED_SPAWNED);
+    for (int i = 0; i < SCHED_SPAWNED; i++) {
         int rc = weft_go(leave, round);
         if (rc < 0) {
             return rc;
         }
     }
-    int rc = wait_for_all(round);
-    return rc < 0 ? rc : SPAWNED;
+    int rc = sched_wait_for_all(round);
+    return rc < 0 ? rc : SCHED_SPAWNED;
 }
 
 // yield-many: many that yield, a thousand times each.
 
-enum { YIELDS = 1000 };
-
 static int yield_on(void *arg)
 {
-    for (int i = 0; i < YIELDS; i++) {
+    for (int i = 0; i < SCHED_YIELDS; i++) {
         weft_yield();
     }
-    one_less(arg);
+    sched_one_less(arg);
     return 0;
 }
 
-static int yield_many(struct round *round)
+static int yield_many(struct sched_round *round)
 {
-    expect(round, YIELDERS);
-    for (int i = 0; i < YIELDERS; i++) {
+    sched_expect(round, SCHED_YIELDERS);
+    for (int i = 0; i < SCHED_YIELDERS; i++) {
         int rc = weft_go(yield_on, round);
         if (rc < 0) {
             return rc;
         }
     }
-    int rc = wait_for_all(round);
-    return rc < 0 ? rc : YIELDERS * YIELDS;
+    int rc = sched_wait_for_all(round);
+    return rc < 0 ? rc : SCHED_YIELDERS * SCHED_YIELDS;
 }
 
 // ping-pong: a thousand tasks, each starts another, sends it something and waits for the answer.
 
 struct table {
-    struct round *round;
+    struct sched_round *round;
     struct weft_oneshot there, back;
     int ping, pong;
 };
@@ -124,28 +106,28 @@ static int serve_ball(void *arg)
         rc = weft_oneshot_recv(&ball, &table.back, WEFT_FOREVER);
         weft_join(NULL, other, WEFT_FOREVER); // the table is ours
     }
-    one_less(arg);
+    sched_one_less(arg);
     return rc;
 }
 
-static int ping_pong(struct round *round)
+static int ping_pong(struct sched_round *round)
 {
-    expect(round, PINGS);
-    for (int i = 0; i < PINGS; i++) {
+    sched_expect(round, SCHED_PINGS);
+    for (int i = 0; i < SCHED_PINGS; i++) {
         int rc = weft_go(serve_ball, round);
         if (rc < 0) {
             return rc;
         }
     }
-    int rc = wait_for_all(round);
-    return rc < 0 ? rc : PINGS;
+    int rc = sched_wait_for_all(round);
+    return rc < 0 ? rc : SCHED_PINGS;
 }
 
 // chained-spawn: each task starts the next one.
 
 static int link_on(void *arg)
 {
-    struct round *round = arg;
+    struct sched_round *round = arg;
     int64_t left = atomic_fetch_sub_explicit(&round->left, 1, memory_order_relaxed);
     if (left > 1) {
         return weft_go(link_on, round);
@@ -154,14 +136,14 @@ static int link_on(void *arg)
     return 0;
 }
 
-static int chained_spawn(struct round *round)
+static int chained_spawn(struct sched_round *round)
 {
-    expect(round, CHAIN);
+    sched_expect(round, SCHED_CHAIN);
     int rc = weft_go(link_on, round);
     if (rc == 0) {
-        rc = wait_for_all(round);
+        rc = sched_wait_for_all(round);
     }
-    return rc < 0 ? rc : CHAIN;
+    return rc < 0 ? rc : SCHED_CHAIN;
 }
 
 // skew: all on one carrier, each computes for some microseconds.
@@ -175,22 +157,22 @@ static int compute(void *arg)
         x ^= x << 17;
     }
     if (x != 0) { // always
-        one_less(arg);
+        sched_one_less(arg);
     }
     return 0;
 }
 
-static int skew(struct round *round)
+static int skew(struct sched_round *round)
 {
-    expect(round, SKEWED);
-    for (int i = 0; i < SKEWED; i++) {
+    sched_expect(round, SCHED_SKEWED);
+    for (int i = 0; i < SCHED_SKEWED; i++) {
         int rc = weft_go(compute, round);
         if (rc < 0) {
             return rc;
         }
     }
-    int rc = wait_for_all(round);
-    return rc < 0 ? rc : SKEWED;
+    int rc = sched_wait_for_all(round);
+    return rc < 0 ? rc : SCHED_SKEWED;
 }
 
 // idle: threads that have started and may not move, on the first carrier. Half of the turns are yields,
@@ -199,7 +181,7 @@ static int skew(struct round *round)
 static int pass_on(void *arg)
 {
     struct couple *couple = arg;
-    for (int i = 0; i < YIELDS; i++) {
+    for (int i = 0; i < SCHED_YIELDS; i++) {
         weft_notify_one(&couple->theirs);
         if (weft_notify_wait(&couple->ours, WEFT_FOREVER) < 0) {
             break;
@@ -207,31 +189,31 @@ static int pass_on(void *arg)
         weft_yield();
     }
     weft_notify_one(&couple->theirs);
-    one_less(couple->round);
+    sched_one_less(couple->round);
     return 0;
 }
 
 static int pass_back(void *arg)
 {
     struct couple *couple = arg;
-    for (int i = 0; i < YIELDS; i++) {
+    for (int i = 0; i < SCHED_YIELDS; i++) {
         if (weft_notify_wait(&couple->theirs, WEFT_FOREVER) < 0) {
             break;
         }
         weft_notify_one(&couple->ours);
         weft_yield();
     }
-    one_less(couple->round);
+    sched_one_less(couple->round);
     return 0;
 }
 
-static int idle(struct round *round)
+static int idle(struct sched_round *round)
 {
     struct couple couples[COUPLES];
     struct weft_attr attr = WEFT_ATTR_INIT;
     int rc = 0;
     attr.place = WEFT_PLACE_CARRIER;
-    expect(round, 2 * COUPLES);
+    sched_expect(round, 2 * COUPLES);
     for (int i = 0; i < COUPLES && rc == 0; i++) {
         couples[i].round = round;
         weft_notify_init(&couples[i].ours);
@@ -242,18 +224,18 @@ static int idle(struct round *round)
         }
     }
     if (rc == 0) {
-        rc = wait_for_all(round);
+        rc = sched_wait_for_all(round);
     }
     for (int i = 0; i < COUPLES && rc == 0; i++) {
         rc = weft_notify_fini(&couples[i].ours);
         rc = rc == 0 ? weft_notify_fini(&couples[i].theirs) : rc;
     }
-    return rc < 0 ? rc : 2 * COUPLES * YIELDS;
+    return rc < 0 ? rc : 2 * COUPLES * SCHED_YIELDS;
 }
 
 static int sched_main(void *arg)
 {
-    struct round *round = arg;
+    struct sched_round *round = arg;
     uint64_t done = 0;
     weft_event_init(&round->over);
     int rc = round->once(round); // warm
@@ -275,31 +257,25 @@ static int sched_main(void *arg)
     return weft_event_fini(&round->over);
 }
 
-enum how { STEALING, STEAL, PLAIN };
-
-static int run(struct contender_result *out, uint64_t count, int (*once)(struct round *round),
-               int carriers, enum how how)
+int sched_run(struct contender_result *out, uint64_t count, int (*once)(struct sched_round *round),
+              int carriers, enum sched_policy policy)
 {
-    struct round round = { .out = out, .count = count, .once = once };
+    struct sched_round round = { .out = out, .count = count, .once = once };
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = carriers;
-    options.stack_cache = 2 * SPAWNED; // as many as live at a time: else it measures page faults
-    options.policy = how == STEALING ? WEFT_POLICY_STEALING : WEFT_POLICY_LOCALITY;
-    options.steal = how == STEAL ? WEFT_STEAL_ON : WEFT_STEAL_OFF;
+    options.stack_cache = 2 *
+                          SCHED_SPAWNED; // as many as live at a time: else it measures page faults
+    options.policy = policy == STEALING ? WEFT_POLICY_STEALING : WEFT_POLICY_LOCALITY;
+    options.steal = policy == STEAL ? WEFT_STEAL_ON : WEFT_STEAL_OFF;
     return weft_run(sched_main, &round, &options);
 }
 
-#define BENCH(shape, carriers, how)                                                                \
-    static int shape##_##carriers##_##how(struct contender_result *out, uint64_t count)            \
-    {                                                                                              \
-        return run(out, count, shape, carriers, how);                                              \
-    }
 #define SHAPE(shape)                                                                               \
-    BENCH(shape, 1, STEALING)                                                                      \
-    BENCH(shape, 2, STEALING)                                                                      \
-    BENCH(shape, 1, PLAIN)                                                                         \
-    BENCH(shape, 2, PLAIN)                                                                         \
-    BENCH(shape, 2, STEAL)
+    SCHED_BENCH(shape, 1, STEALING)                                                                \
+    SCHED_BENCH(shape, 2, STEALING)                                                                \
+    SCHED_BENCH(shape, 1, PLAIN)                                                                   \
+    SCHED_BENCH(shape, 2, PLAIN)                                                                   \
+    SCHED_BENCH(shape, 2, STEAL)
 
 SHAPE(spawn_many)
 SHAPE(yield_many)
