@@ -4,6 +4,7 @@
 #include "support/gather.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <weft.h>
@@ -251,6 +252,72 @@ TEST_DRIVERS(a_foreign_thread_wakes_a_parked_one)
         CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
         CHECK_EQ(result, i);
     }
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+// A carrier that is alone has nobody who would come for what was put there: it has to be woken.
+
+struct parked {
+    struct weft_future future;
+    weft_waker waker;
+    atomic_int polls;
+};
+
+static enum weft_poll parks_once(struct weft_future *future, weft_waker *waker)
+{
+    struct parked *parked = (struct parked *)(void *)future;
+    if (atomic_load(&parked->polls) > 0) {
+        return WEFT_READY;
+    }
+    weft_waker_clone(&parked->waker, waker);
+    atomic_store(&parked->polls, 1);
+    return WEFT_PENDING;
+}
+
+static uint64_t sleeps_of(weft_runtime *runtime)
+{
+    struct weft_stats stats = { .size = sizeof stats };
+    CHECK_OK(weft_stats_get(runtime, 0, &stats));
+    return stats.sleeps;
+}
+
+/// Waits until the carrier has gone to sleep once more; returns how often it has.
+static uint64_t await_sleep(weft_runtime *runtime, uint64_t before)
+{
+    uint64_t now;
+    while ((now = sleeps_of(runtime)) <= before) {
+        sched_yield();
+    }
+    return now;
+}
+
+TEST_DRIVERS(a_foreign_thread_wakes_the_only_carrier_of_work_stealing)
+{
+    enum { TIMES = 50 };
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    weft_task *task;
+    atomic_int ran = 0;
+    options.carriers = 1;
+    options.policy = WEFT_POLICY_STEALING;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    uint64_t slept = await_sleep(runtime, 0);
+    for (int i = 0; i < TIMES; i++) {
+        struct parked parked = { .polls = 0 };
+        weft_future_init(&parked.future, parks_once, NULL);
+        CHECK_OK(weft_runtime_spawn_future(&task, runtime, &parked.future, NULL));
+        while (atomic_load(&parked.polls) == 0) {
+            sched_yield();
+        }
+        slept = await_sleep(runtime, slept);
+        weft_waker_wake(&parked.waker);
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        slept = await_sleep(runtime, slept);
+        CHECK_OK(weft_runtime_spawn(&task, runtime, add_one, &ran, NULL));
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        slept = await_sleep(runtime, slept);
+    }
+    CHECK_EQ(atomic_load(&ran), TIMES);
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
