@@ -241,7 +241,7 @@ WEFT_API int weft_runtime_carriers(const weft_runtime *runtime);
 /// follows happens while the program goes on, and calls from several threads follow one another.
 ///
 /// More: new carriers have their thread and driver when this returns, and take part at once. Servers that
-/// run (weft_serve()) do not listen there; one that is started later does.
+/// run (weft_serve()) listen there soon after, and stop where carriers leave.
 ///
 /// Fewer: a carrier that is not wanted any more takes no part. What may move goes to the others: virtual
 /// threads that have not started, futures and migratable threads, those that are ready at once, those

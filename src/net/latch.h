@@ -11,6 +11,7 @@
 //
 //   G1  Each decrements once, by an RMW that releases what it did before and acquires what the others
 //       did. So the last one sees the wait's address, and the waiter what all did before they came.
+//   G2  Whoever joins later is counted only while somebody is missing. At 0 the waiter may have gone on.
 //
 // Locks: none. Checked by: tests/model/latch_model.c.
 #ifndef WEFT_NET_LATCH_H
@@ -24,6 +25,19 @@ struct weft__latch {
     _Atomic int left;          // who has not come, the waiter included
     struct weft__wait *waiter; // NULL: there is none yet, and if the count is 0 there will be none
 };
+
+/// There is one more to wait for. False: nobody was missing any more, and nobody waits for him.
+static inline bool weft__latch_join(struct weft__latch *latch)
+{
+    int left = atomic_load_explicit(&latch->left, memory_order_relaxed);
+    while (left != 0) {
+        if (atomic_compare_exchange_weak_explicit(&latch->left, &left, left + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /// One of the others has come.
 static inline void weft__latch_arrive(struct weft__latch *latch)

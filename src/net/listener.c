@@ -10,9 +10,16 @@
 //   L2  An error of one peer (it has gone before it was accepted) is counted and forgotten.
 //   L3  An accept op in flight keeps the socket, and so its address, beyond close(2). So closing waits
 //       for its end, which is near.
+//   L4  What the kernel has queued when a listener ends is looked for by an accept op that is begun and
+//       cancelled at once: it takes all that is there before the cancel finds it. One that has waited may be
+//       cancelled between a peer's arrival and its turn, and epoll relies on an edge that it may not have
+//       read yet; so the queue counts as empty when the first op and two new ones found nothing, and TCP
+//       still says so in the end.
 #include "net/listener.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "base/alloc.h"
@@ -26,6 +33,7 @@
 #define WAITING_MAX WEFT__SIZED(64u, 2u)
 #define FIRST_BACK_OFF_NS (1 * WEFT_MS)
 #define LONGEST_BACK_OFF_NS (250 * WEFT_MS)
+#define LAST_LOOKS 3
 
 static void take_spare(struct weft__listener *listener)
 {
@@ -197,9 +205,30 @@ static int recover(struct weft__listener *listener, struct weft__task *task, wef
     return pause ? back_off(listener, task, deadline) : 0;
 }
 
+/// Ends the accept op; what it has brought is kept.
+static void stop(struct weft__listener *listener, struct weft__task *task)
+{
+    weft__listener_pause(listener);
+    while (listener->armed && !listener->closed) {
+        (void)weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_DEAF, "accept", WEFT_FOREVER);
+    }
+}
+
+/// Whether somebody waits in the kernel's queue, as far as it tells: of a TCP listener.
+static bool has_queued(const struct weft__listener *listener)
+{
+    const struct weft__carrier *carrier = listener->carrier;
+    struct tcp_info info = { 0 };
+    uint32_t size = sizeof info;
+    return carrier->driver->sockets->get(carrier->driver_state, listener->fd, IPPROTO_TCP, TCP_INFO,
+                                         &info, &size) == 0 &&
+           info.tcpi_state == TCP_LISTEN && info.tcpi_unacked > 0;
+}
+
 static int wait_for_one(struct weft__listener *listener, struct weft__task *task,
                         weft_time deadline)
 {
+    int looks = 0;
     while (listener->waiting == NULL && !listener->closed) {
         int rc = recover(listener, task, deadline);
         if (rc < 0) {
@@ -211,6 +240,14 @@ static int wait_for_one(struct weft__listener *listener, struct weft__task *task
         arm(listener);
         if (listener->waiting != NULL || !listener->armed) {
             continue; // at once, or an error
+        }
+        if (listener->ending) {
+            stop(listener, task);
+            if (++looks >= LAST_LOOKS && listener->ending && listener->waiting == NULL &&
+                listener->error == 0 && !has_queued(listener)) {
+                return -EAGAIN; // L4
+            }
+            continue;
         }
         rc = weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_WITHDRAW, "accept", deadline);
         if (rc < 0) {
@@ -260,6 +297,12 @@ void weft__listener_pause(struct weft__listener *listener)
     if (listener->armed) {
         listener->carrier->driver->cancel(listener->carrier->driver_state, &listener->accept);
     }
+}
+
+void weft__listener_end(struct weft__listener *listener, bool ending)
+{
+    listener->ending = ending;
+    weft__conn_wake(&listener->acceptor);
 }
 
 int weft_accept(weft_conn **conn, weft_listener *listener, weft_time deadline)
@@ -379,12 +422,12 @@ int weft_listener_close(weft_listener *listener)
     }
     listener->closed = true;
     carrier->lingering++;
-    give_spare(listener);
     if (listener->borrowed) {
         carrier->driver->forget(carrier->driver_state, listener->fd);
     } else {
         weft__socket_close(listener->fd, &listener->file, carrier);
     }
+    give_spare(listener);
     weft__conn_wake(&listener->acceptor);
     listener->inside++;
     while (listener->armed) { // L3

@@ -14,6 +14,7 @@ struct weft__listener {
     bool closed;
     bool shedding; // the spare is given up for the next connection
     bool pausing;  // one was turned away: wait before the next
+    bool ending;   // weft_accept() does not wait any more
     int error;     // of the accept op, to be dealt with by the next weft_accept()
     unsigned waiting_count;
     unsigned inside; // tasks in weft_accept()
@@ -33,6 +34,10 @@ int weft__listener_open(struct weft__listener **listener, struct weft__carrier *
 
 /// Stops accepting until the next weft_accept(): peers wait in the backlog.
 void weft__listener_pause(struct weft__listener *listener);
+
+/// From now on weft_accept() takes what has arrived and does not wait: -EAGAIN when there is no more (L4).
+/// Or, with false, waits again. On the listener's carrier.
+void weft__listener_end(struct weft__listener *listener, bool ending);
 
 /// Another listener for the socket of `owner`, on another carrier; it ends before its owner does.
 int weft__listener_share(struct weft__listener **listener, struct weft__carrier *carrier,

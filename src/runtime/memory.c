@@ -180,6 +180,11 @@ static void free_carriers(struct weft__runtime *runtime)
     weft__free(allocator, crew->carriers, (size_t)crew->capacity * sizeof *crew->carriers);
 }
 
+const struct weft__log *weft__crew_log(struct weft__crew *crew)
+{
+    return &weft__runtime_of(crew)->log;
+}
+
 int weft__runtime_alloc(struct weft__runtime **out, const struct weft_options *resolved,
                         const struct weft__log *log, const struct weft__driver *driver)
 {

@@ -26,6 +26,7 @@
 #include "runtime/runtime.h"
 #include "sched/park.h"
 #include "sched/retire.h"
+#include "sched/size_watch.h"
 #include "sched/steal.h"
 #include "time/timer.h"
 
@@ -53,6 +54,7 @@ void weft__carrier_resized(struct weft__request *request, struct weft__carrier *
         leave(carrier);
     }
     carrier->leaving = leaves;
+    weft__size_watches_tell(carrier);
 }
 
 static void tell(struct weft__carrier *carrier)

@@ -9,6 +9,8 @@
 #include "task/scope.h"
 
 struct weft__blocking;
+struct weft__log;
+struct weft__size_watch;
 struct weft__driver_threads;
 
 /// Who uses which descriptor; see io/descriptors.h.
@@ -49,6 +51,9 @@ struct weft__crew {
     // How many carriers there are. The first of them, always: no number is ever skipped.
     _Atomic int started; // have a thread and a driver, and keep them; only grows
     _Atomic int active;  // of these, take what may move and what is placed nowhere in particular
+
+    struct weft__lock watching;
+    struct weft__size_watch *watches; // under that lock (size_watch.h)
 
     struct weft__inject inject;   // ready tasks of no carrier and no cluster (policy_stealing.c)
     struct weft__scope root;      // every weft_go lives in it
@@ -142,6 +147,9 @@ int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carr
 
 /// The crew of a runtime. Implemented by the runtime layer.
 struct weft__crew *weft__crew_of(weft_runtime *runtime);
+
+/// Where its runtime logs. Implemented by the runtime layer.
+const struct weft__log *weft__crew_log(struct weft__crew *crew);
 
 /// Counts the forks that lie between the first process and this one. Implemented by the runtime
 /// layer.

@@ -1,5 +1,7 @@
 // latch_model.c - waiting until others have come to a point (net/latch.h, G1).
 //
+// One of the others joins later, if somebody is missing then (G2).
+//
 // What each does before it comes is plain, so the race detector proves that the waiter sees it. The wait
 // lives in the waiter's frame, and the engine reports whoever touches it after that has returned.
 //
@@ -68,8 +70,40 @@ static void setup_without(void)
     }
 }
 
+static int joined;
+
+static void joins(void *unused)
+{
+    (void)unused;
+    joined = weft__latch_join(&latch);
+    if (joined) {
+        done[1] = 1;
+        weft__latch_arrive(&latch);
+    }
+}
+
+static void setup_joined(void)
+{
+    stage_actor_init(&actor, "actor");
+    atomic_init(&latch.left, 2);
+    latch.waiter = NULL;
+    seen = 0;
+    joined = 0;
+    done[0] = done[1] = 0;
+    mc_name(&latch.left, sizeof latch.left, "left");
+    mc_thread(waits, NULL);
+    mc_thread(comes, NULL);
+    mc_thread(joins, NULL);
+}
+
+static void check_joined(void)
+{
+    mc_assert(seen == 1 + joined);
+}
+
 const struct mc_model mc_models[] = {
     { .name = "latch_waits", .setup = setup, .check = check },
+    { .name = "latch_joined", .setup = setup_joined, .check = check_joined },
     { .name = "latch_without_waiter", .setup = setup_without },
     { .name = NULL },
 };
