@@ -299,6 +299,7 @@ TEST_DRIVERS(a_foreign_thread_wakes_the_only_carrier_of_work_stealing)
     weft_task *task;
     atomic_int ran = 0;
     options.carriers = 1;
+    options.max_carriers = 1; // there will never be another
     options.policy = WEFT_POLICY_STEALING;
     CHECK_OK(weft_runtime_create(&runtime, &options));
     uint64_t slept = await_sleep(runtime, 0);
