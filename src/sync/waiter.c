@@ -112,7 +112,7 @@ WEFT__FLATTEN int weft__sync_wait(struct weft__waiter *waiter, struct weft__task
 
 // Futures.
 
-enum phase { FRESH, WAITING, READY };
+enum phase { FRESH, WAITING, READY }; // weft__waiter_init() makes it FRESH
 
 struct sync_future {
     struct weft_future future;
@@ -192,8 +192,16 @@ struct weft__waiter *weft__sync_future_init(struct weft_sync_future *future,
                                             struct weft__lock *lock)
 {
     struct sync_future *sync = (struct sync_future *)(void *)future;
-    *sync = (struct sync_future){ .waiter.phase = FRESH };
+    struct weft__waiter *waiter = &sync->waiter;
     weft_future_init(&sync->future, poll, cancel);
-    weft__waiter_init(&sync->waiter, ops, object, lock);
-    return &sync->waiter;
+    weft__waiter_init(waiter, ops, object, lock); // FRESH
+    // Member by member: all at once is so much that compilers clear it with an instruction (rep stos) that
+    // takes longer than all the rest.
+    waiter->wait = (struct weft__wait){ 0 };
+    waiter->next = NULL;
+    waiter->prev = NULL;
+    waiter->bell = (struct weft__bell){ 0 };
+    waiter->want = 0;
+    waiter->chosen = NULL;
+    return waiter;
 }
