@@ -84,12 +84,15 @@ enum weft_poller_mode {
 };
 
 /// What is done, beside the report, about a task that holds its carrier (weft_options.stuck_ns): so
-/// long as it does, other tasks that may move, futures and migratable threads, run elsewhere.
+/// long as it does, other tasks that may move, futures and migratable threads, run elsewhere; so do
+/// threads that have not started, unless all carriers are stuck. Not what is bound to its carrier:
+/// see docs/design/stuck.md.
 enum weft_remedy {
     WEFT_REMEDY_DEFAULT = 0, ///< off
     WEFT_REMEDY_OFF,
     /// On other carriers, and if all are stuck on a spare one: an OS thread more, which sleeps until
-    /// then. A task that runs there sees weft_carrier_count() as its weft_carrier_id(). Implies
+    /// then. A task that runs there sees `max_carriers` as its weft_carrier_id(), which may be more
+    /// than weft_carrier_count(). All of `max_carriers` are started at the beginning. Implies
     /// WEFT_STEAL_ON, and 20 ms for `stuck_ns` if that is not set.
     WEFT_REMEDY_SPARE,
 };

@@ -71,16 +71,15 @@ static int share(struct weft__crew *crew, const struct weft_options *options)
     return weft__steal_init(crew, freely);
 }
 
-/// The spare carrier is the last. It is started with the others, and so are those before it; residents are
-/// not made later either. Else carriers beyond those that are wanted have no thread yet.
+/// The spare carrier is the last. It is started with the others, and so are those before it. Without one,
+/// carriers beyond those that are wanted have no thread yet.
 static int make_carriers(struct weft__runtime *runtime)
 {
     const struct weft_options *options = &runtime->options;
     struct weft__crew *crew = &runtime->crew;
     bool spare = options->remedy == WEFT_REMEDY_SPARE;
     crew->capacity = options->max_carriers + spare;
-    bool at_once = spare || options->poller == WEFT_POLLER_TASKS;
-    atomic_init(&crew->started, at_once ? crew->capacity : options->carriers);
+    atomic_init(&crew->started, spare ? crew->capacity : options->carriers);
     atomic_init(&crew->active, options->carriers);
     crew->carriers = weft__alloc(options->allocator,
                                  (size_t)crew->capacity * sizeof *crew->carriers,

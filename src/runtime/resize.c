@@ -79,6 +79,7 @@ static int start_up_to(struct weft__runtime *runtime, int carriers)
         rc = weft__carrier_start(runtime, next);
         if (rc == 0) {
             atomic_store_explicit(&crew->started, next + 1, memory_order_release);
+            rc = weft__resident_start(&crew->carriers[next]); // or it sleeps by itself: Z3
         }
     }
     return rc;

@@ -15,7 +15,7 @@ struct weft__annex {
     // Under lock.
     struct weft__wheel wheel;          // timers of tasks that may move
     struct weft__fifo kept;            // what a rescuer found in the inbox and left to the owner
-    weft__takes_fn kept_from;    // whom it was kept from: who takes others looks at it anew
+    weft__takes_fn kept_from;          // whom it was kept from: who takes others looks at it anew
     struct weft__request marker;       // stands in the inbox for `kept`
     const struct weft__driver *driver; // for operations of tasks that may move; fixed
     void *driver_state;                // NULL: not open

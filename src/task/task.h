@@ -128,7 +128,7 @@ struct weft__task {
     bool timed;             // its deadline may be in the wheel
     uint8_t visits;         // calls it is inside of that brought it home
     _Atomic uint8_t handed; // its scheduler may run it, once
-    bool homeward;          // the task's own: the spare carrier does not take it (diag/rescue.c, Z4)
+    bool homeward; // the task's own: the spare carrier does not take it (diag/rescue.c, Z4)
     // The task's own; a dump reads them without asking.
     _Atomic(const char *) waits_for; // NULL: not blocked
     _Atomic uint64_t waits_since;

@@ -785,3 +785,38 @@ TEST(residents_go_with_a_remedy)
         CHECK_OK(weft_run(naps_and_talks, NULL, &options));
     }
 }
+
+static int count_residents(void)
+{
+    static char text[65536];
+    int memory = memfd_create("dump", MFD_CLOEXEC);
+    int count = 0;
+    CHECK_OK(weft_dump_tasks(memory));
+    ssize_t n = pread(memory, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    close(memory);
+    for (const char *at = text; (at = strstr(at, "WEFT_POLLER=tasks")) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+static int grows(void *arg)
+{
+    (void)arg;
+    CHECK(!has_thread("carrier-1")); // nobody has asked for it
+    CHECK_EQ(count_residents(), 1);
+    CHECK_OK(weft_runtime_resize(NULL, 3));
+    CHECK(has_thread("carrier-2"));
+    CHECK_EQ(count_residents(), 3);
+    return uses_plain_descriptors(NULL);
+}
+
+TEST(carriers_that_come_later_have_residents)
+{
+    struct weft_options options = options_of(WEFT_POLLER_TASKS, 1, 0);
+    unsetenv("WEFT_IO");
+    unsetenv("WEFT_STUCK_REMEDY");
+    options.max_carriers = 4;
+    CHECK_OK(weft_run(grows, NULL, &options));
+}

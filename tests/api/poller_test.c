@@ -574,8 +574,9 @@ static struct {
     pthread_mutex_t mutex;
     sem_t held;
     sem_t entered;
-    sem_t rung;
-    atomic_int sleeps; // each ends with a wake
+    atomic_bool asleep;
+    atomic_int sleeps;
+    atomic_int sleeps_before; // it is told anything
     atomic_int wakes;
     atomic_int last_wake; // the one that wants the mutex
 } strict;
@@ -590,9 +591,8 @@ static void wants_the_mutex(void *arg)
         pthread_mutex_lock(&strict.mutex);
         pthread_mutex_unlock(&strict.mutex);
     }
-    CHECK_EQ(sem_post(&strict.rung), 0);
-    while (wake < last && atomic_load(&strict.sleeps) <= wake) { // it sleeps again
-        usleep(100);
+    while (wake < last && atomic_load(&strict.sleeps) == atomic_load(&strict.sleeps_before)) {
+        usleep(100); // until it sleeps again
     }
 }
 
@@ -607,13 +607,17 @@ static void *resizes_under_the_mutex(void *arg)
     return NULL;
 }
 
-static int sleeps_until_rung(void *arg, int fd, weft_time until)
+static int sleeps_while_it_can(void *arg, int fd, weft_time until)
 {
-    (void)arg;
     (void)fd;
     (void)until;
     atomic_fetch_add(&strict.sleeps, 1);
-    return sem_wait(&strict.rung);
+    atomic_store(&strict.asleep, true);
+    while (weft_poller_can_park(*(weft_poller **)arg)) {
+        usleep(100);
+    }
+    atomic_store(&strict.asleep, false);
+    return 0;
 }
 
 static int sleeps_strictly(void *arg)
@@ -622,7 +626,7 @@ static int sleeps_strictly(void *arg)
     int rc;
     CHECK_OK(weft_work_begin());
     while ((rc = weft_poller_maybe_yield(*self, false)) >= 0) {
-        CHECK_OK(weft_poll_guard(*self, sleeps_until_rung, NULL));
+        CHECK_OK(weft_poll_guard(*self, sleeps_while_it_can, self));
     }
     weft_work_end();
     return 0;
@@ -639,7 +643,7 @@ static void act_while_it_is_wanted(int last_wake, int resized, void (*act)(void)
     atomic_store(&strict.sleeps, 0);
     atomic_store(&strict.wakes, 0);
     atomic_store(&strict.last_wake, 0);
-    CHECK_EQ(sem_init(&strict.rung, 0, 0), 0);
+    atomic_store(&strict.asleep, false);
     CHECK_EQ(pthread_mutex_init(&strict.mutex, NULL), 0);
     CHECK_EQ(sem_init(&strict.held, 0, 0), 0);
     CHECK_EQ(sem_init(&strict.entered, 0, 0), 0);
@@ -648,9 +652,10 @@ static void act_while_it_is_wanted(int last_wake, int resized, void (*act)(void)
                                   &poller));
     CHECK_EQ(pthread_create(&thread, NULL, resizes_under_the_mutex, &resized), 0);
     CHECK_EQ(sem_wait(&strict.held), 0);
-    while (atomic_load(&strict.sleeps) == atomic_load(&strict.wakes)) {
+    while (!atomic_load(&strict.asleep)) {
         usleep(100);
     }
+    atomic_store(&strict.sleeps_before, atomic_load(&strict.sleeps));
     atomic_store(&strict.last_wake, atomic_load(&strict.wakes) + last_wake);
     act();
     CHECK_EQ(pthread_join(thread, NULL), 0);
