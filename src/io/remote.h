@@ -35,7 +35,7 @@
 //       are for each. After that an op brings one more at most. The owner submits it anew when it is back.
 //
 // Locks: none. Checked by: tests/model/remote_model.c, tests/model/post_model.c,
-// tests/api/poller_mode_test.c.
+// tests/api/poller_mode_test.c, tests/api/poller_held_test.c.
 #ifndef WEFT_IO_REMOTE_H
 #define WEFT_IO_REMOTE_H
 
