@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "support/conns.h"
-#include "support/waiting.h"
+#include "support/gather.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <semaphore.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { TRIPS = 40, MESSAGE_BYTES = 3000 };
 
