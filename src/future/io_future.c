@@ -146,13 +146,23 @@ static int check_position(const struct weft__io_future *io, const struct weft__c
 }
 
 /// What comes before the op: 0, or what the future ends with; -EAGAIN: ask again.
-static int prepare(const struct weft__io_future *io, struct weft__carrier *carrier)
+static int prepare(struct weft__io_future *io, struct weft__carrier *carrier)
 {
     if (io->error < 0) {
         return io->error;
     }
     int rc = check_position(io, carrier->crew);
-    return rc < 0 ? rc : weft__descriptor_use(carrier, io->op.fd);
+    rc = rc < 0 ? rc : weft__descriptor_use(carrier, io->op.fd);
+    if (rc < 0) {
+        return rc;
+    }
+    uint16_t file = weft__descriptor_closes(carrier, io->op.fd);
+    if (weft__unlikely(io->known && io->file != file)) {
+        return -EBADF; // io/close.c, F7
+    }
+    io->known = true;
+    io->file = file;
+    return 0;
 }
 
 /// On the carrier, which has no task at the moment: what has no op is over at once.

@@ -22,6 +22,8 @@ struct weft__io_future {
     bool closed; // the carrier's while in flight
     bool begun;  // the same: the driver has it, or had
     bool moves;  // likewise: it was asked to end because its carrier leaves
+    bool known;  // it was begun before, and `file` says what the descriptor was then
+    uint16_t file;
 
     struct weft__bell bell; // rung when it is over
     // Under the bell's lock. `ended` is written by the carrier only, which reads it without.

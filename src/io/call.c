@@ -164,6 +164,7 @@ static int use_descriptors(const struct weft__call *call, struct weft__carrier *
 static int64_t call_at_home(struct weft__call *call, struct weft__task *task, const char *what,
                             weft_time deadline)
 {
+    uint16_t file = weft__descriptor_closes(task->home, call->op.fd); // before it goes elsewhere
     call->closed = false;
     for (;;) {
         call->moves = false;
@@ -180,6 +181,9 @@ static int64_t call_at_home(struct weft__call *call, struct weft__task *task, co
         }
         if (weft__unlikely(rc < 0)) {
             return rc;
+        }
+        if (weft__unlikely(weft__descriptor_closes(task->home, call->op.fd) != file)) {
+            return -EBADF; // close.c, F7
         }
         int64_t result = run_once(call, task, what, deadline);
         if (weft__likely(result != -ECANCELED && result != -EINTR)) {

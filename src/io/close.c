@@ -22,6 +22,8 @@
 //   F3  A carrier answers when its last call on the descriptor has ended, not when it was asked to.
 //   F4  While GOING the number may belong to the old file, to none or to a new one: calls wait for a
 //       moment rather than refuse what is perhaps the new file.
+//   F7  A call that is begun again, because its carrier leaves or a signal came, is not listed for a moment. So
+//       each close is counted in the word, and who begins again looks whether it is still the same file.
 //   F5  A call of several ops is listed from its beginning to its end (io/hold.h), not op by op.
 //   F6  The word carries one thing besides itself: what came before close(2) was over, from the closer
 //       that stores 0 to whoever uses or closes the number next. All else goes by inbox.
@@ -177,10 +179,10 @@ void weft__uses_move(struct weft__carrier *carrier)
 {
     const struct weft__descriptors *all = &carrier->crew->descriptors;
     uint64_t bit = WEFT__FD_CARRIER(carrier->number);
-    for (uint32_t fd = 0; fd <= all->count; fd++) {
+    // Of descriptors beyond the tables nobody knows whether they were closed meanwhile (F7): they stay.
+    for (uint32_t fd = 0; fd < all->count; fd++) {
         // Pages of the carrier's own table that it never touched are left alone.
-        bool used = fd == all->count ||
-                    (atomic_load_explicit(&all->users[fd], memory_order_relaxed) & bit) != 0;
+        bool used = (atomic_load_explicit(&all->users[fd], memory_order_relaxed) & bit) != 0;
         for (struct weft__use *use = used ? carrier->uses[fd] : NULL; use != NULL;
              use = use->next) {
             use->ask(use, carrier, WEFT__ASK_MOVES);
@@ -238,12 +240,13 @@ static int close_at_home(struct weft__task *task, int fd)
         }
     }
     struct weft__carrier *carrier = task->home;
+    uint64_t closes = (users + WEFT__FD_CLOSED) & WEFT__FD_CLOSES; // F7
     if (entry != NULL) {
-        atomic_store_explicit(entry, WEFT__FD_GOING, memory_order_relaxed);
+        atomic_store_explicit(entry, closes | WEFT__FD_GOING, memory_order_relaxed);
     }
     int rc = carrier->driver->sockets->close(carrier->driver_state, fd);
     if (entry != NULL) {
-        atomic_store_explicit(entry, 0, memory_order_release);
+        atomic_store_explicit(entry, closes, memory_order_release);
     }
     return rc == -EINTR ? 0 : rc; // on Linux the descriptor is gone nevertheless
 }

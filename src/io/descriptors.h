@@ -3,7 +3,7 @@
 // Two kinds of table, indexed by descriptor and committed page by page when they are touched:
 //
 //     crew->descriptors.users[fd]      a word: a bit per carrier that has used it since it was closed
-//                                      last, and whether it is being closed. Anyone's.
+//                                      last, whether it is being closed, and how often it was. Anyone's.
 //     carrier->uses[fd]                the calls in flight on it there. The carrier's own.
 //
 // Descriptors beyond the tables share the last list, and count as used by every carrier.
@@ -31,10 +31,12 @@ struct weft__use {
     int fd;
 };
 
-/// crew->descriptors.users[fd]. Carriers beyond the 62nd share bits.
+/// crew->descriptors.users[fd]. Carriers beyond the 46th share bits.
 #define WEFT__FD_CLOSING (UINT64_C(1) << 63) ///< calls in flight are being ended; new ones: -EBADF
 #define WEFT__FD_GOING (UINT64_C(1) << 62)   ///< close(2) is being called: wait until it is over
-#define WEFT__FD_CARRIER(number) (UINT64_C(1) << ((number) < 62 ? (number) : (number) % 62))
+#define WEFT__FD_CARRIER(number) (UINT64_C(1) << ((number) % 46))
+#define WEFT__FD_CLOSED (UINT64_C(1) << 46) ///< once; the count comes round after 65536
+#define WEFT__FD_CLOSES (UINT64_C(0xffff) << 46)
 
 /// Makes the tables of a crew whose carriers exist; undone by fini, which may follow a failed init.
 int weft__descriptors_init(struct weft__crew *crew);
@@ -61,6 +63,18 @@ static inline int weft__descriptor_use(struct weft__carrier *carrier, int fd)
         return 0;
     }
     return weft__descriptor_use_slow(carrier, fd);
+}
+
+/// Which file the number stands for, among those that had it: when a call begins, or after weft__descriptor_use().
+/// For who begins a call again: between the two it was not listed, and nobody who closed the number found it.
+static inline uint16_t weft__descriptor_closes(const struct weft__carrier *carrier, int fd)
+{
+    const struct weft__descriptors *all = &carrier->crew->descriptors;
+    if (weft__unlikely((unsigned)fd >= all->count)) {
+        return 0;
+    }
+    uint64_t users = atomic_load_explicit(&all->users[fd], memory_order_relaxed);
+    return (uint16_t)((users & WEFT__FD_CLOSES) / WEFT__FD_CLOSED);
 }
 
 static inline void weft__use_link(struct weft__use *use, struct weft__use **head)

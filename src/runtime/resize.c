@@ -37,11 +37,13 @@ static void leave(struct weft__carrier *carrier)
         weft__free_desert(carrier, carrier);
     }
     weft__uses_move(carrier);
-    struct weft__timer *timer = weft__wheel_take(&carrier->wheel, weft__sleep_owns);
-    while (timer != NULL) {
-        struct weft__timer *next = timer->next;
-        weft__sleep_move(timer); // calls wakers, which are the program's: the wheel is whole by now
-        timer = next;
+    struct weft__timer end = { 0 };
+    struct weft__timer *aside = &end;
+    weft__wheel_take(&carrier->wheel, weft__sleep_owns, &aside);
+    while (aside != &end) {
+        struct weft__timer *timer = aside;
+        weft__wheel_remove(&carrier->wheel, timer);
+        weft__sleep_move(timer); // calls wakers, the program's, which may cancel others of these
     }
 }
 

@@ -14,7 +14,9 @@
 //   P3  A kick may come late, in a later sleep. Then that sleep ends early, for nothing.
 //   P4  With stealing, a sleeper may be woken as a searcher instead: then the state says for whom
 //       (search.c). Whoever puts something meanwhile need not kick: the sleeper has been kicked.
-//   P5  Else the state carries no data. What was pushed is carried by the inbox's release and acquire.
+//   P5  What was pushed is carried by the inbox's release and acquire. The state carries one thing: the
+//       driver, which a carrier that started later (runtime/resize.c) opened on its own thread. Who moves
+//       it out of PARKED is about to use that, so PARKED releases, and the move acquires.
 //
 // Rejected: an idle list under a mutex (every wake would take it); kicking without a look at the
 // state (a system call of 10 us per hand-over to a carrier that is awake anyway).
@@ -39,7 +41,7 @@ static void unpark(struct weft__carrier *target, struct weft__carrier *self)
     uint64_t state = atomic_load_explicit(&target->state, memory_order_relaxed);
     bool ours = state == WEFT__CARRIER_PARKED && atomic_compare_exchange_strong_explicit(
                                                      &target->state, &state, WEFT__CARRIER_RUNNING,
-                                                     memory_order_relaxed, memory_order_relaxed);
+                                                     memory_order_acquire, memory_order_relaxed);
     count_kick(target, self, ours);
     if (ours) {
         weft__carrier_kick(target, self);
@@ -68,7 +70,7 @@ bool weft__sleep_begin(struct weft__carrier *carrier)
     if (searches) {
         weft__search_idle(carrier);
     }
-    atomic_store_explicit(&carrier->state, WEFT__CARRIER_PARKED, memory_order_relaxed);
+    atomic_store_explicit(&carrier->state, WEFT__CARRIER_PARKED, memory_order_release); // P5
     atomic_thread_fence(memory_order_seq_cst);
     if (weft__inbox_empty(&carrier->inbox) && !(searches && weft__search_wanted(carrier))) {
         weft__tally(&carrier->counts.sleeps, 1);

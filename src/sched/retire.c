@@ -168,5 +168,5 @@ void weft__retire_begin(struct weft__carrier *carrier)
 {
     carrier->leaving = true;
     carrier->relay_left = 0; // R1, if a running task has opened the inbox
-    (void)weft__wheel_take(&carrier->wheel, wake_owner);
+    weft__wheel_take(&carrier->wheel, wake_owner, NULL); // takes none
 }

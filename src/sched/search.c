@@ -166,7 +166,7 @@ static bool send_one(struct weft__help *help, struct weft__carrier *victim,
         uint64_t parked = WEFT__CARRIER_PARKED;
         struct weft__carrier *idle = &crew->carriers[number];
         if (atomic_compare_exchange_strong_explicit(&idle->state, &parked, order,
-                                                    memory_order_relaxed, memory_order_relaxed)) {
+                                                    memory_order_acquire, memory_order_relaxed)) {
             COUNT(crew, self, kicks);
             weft__carrier_kick(idle, self);
             return true;

@@ -163,7 +163,8 @@ static struct weft__node *pick(struct weft__carrier *carrier)
         refill(carrier);
         node = weft__offer_pop(&carrier->offer);
     }
-    carrier->offering = node != NULL;
+    // Thieves may have emptied the ring once more: what is left in `spill` is still ours to look after.
+    carrier->offering = node != NULL || weft__inject_count(&carrier->spill) > 0;
     return node;
 }
 

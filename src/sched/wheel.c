@@ -172,30 +172,38 @@ void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
     wheel->armed--;
 }
 
-static struct weft__timer *take_from(struct weft__wheel *wheel, struct weft__timer *timer,
-                                     bool (*takes)(struct weft__timer *timer),
-                                     struct weft__timer *taken)
+/// Those that stand aside are linked as in a slot, and the end is no timer of the wheel's: so each of them
+/// has a next one, and weft__wheel_remove() need not know where it stands.
+static void set_aside(struct weft__wheel *wheel, struct weft__timer *timer,
+                      struct weft__timer **aside)
+{
+    weft__wheel_remove(wheel, timer);
+    timer->next = *aside;
+    timer->next->link = &timer->next;
+    timer->link = aside;
+    *aside = timer;
+    wheel->armed++;
+}
+
+static void take_from(struct weft__wheel *wheel, struct weft__timer *timer,
+                      bool (*takes)(struct weft__timer *timer), struct weft__timer **aside)
 {
     while (timer != NULL) {
         struct weft__timer *next = timer->next;
         if (takes(timer)) {
-            weft__wheel_remove(wheel, timer);
-            timer->next = taken;
-            taken = timer;
+            set_aside(wheel, timer, aside);
         }
         timer = next;
     }
-    return taken;
 }
 
-struct weft__timer *weft__wheel_take(struct weft__wheel *wheel,
-                                     bool (*takes)(struct weft__timer *timer))
+void weft__wheel_take(struct weft__wheel *wheel, bool (*takes)(struct weft__timer *timer),
+                      struct weft__timer **aside)
 {
-    struct weft__timer *taken = take_from(wheel, wheel->due.head, takes, NULL);
+    take_from(wheel, wheel->due.head, takes, aside);
     for (unsigned index = 0; index < WEFT__ARRAY_LEN(wheel->slots); index++) {
-        taken = take_from(wheel, wheel->slots[index].timers.head, takes, taken);
+        take_from(wheel, wheel->slots[index].timers.head, takes, aside);
     }
-    return taken;
 }
 
 /// The slot that comes first (W3). There must be one.

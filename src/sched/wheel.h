@@ -46,10 +46,11 @@ void weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, weft_
 /// Disarms an armed timer, whether it stands in a slot or among the due.
 void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer);
 
-/// Shows every timer to `takes` and removes those for which that returns true; it must not arm or remove
-/// any itself. Returns them, by `next`.
-struct weft__timer *weft__wheel_take(struct weft__wheel *wheel,
-                                     bool (*takes)(struct weft__timer *timer));
+/// Shows every timer to `takes`, which must not arm or remove any itself, and sets those aside for which it
+/// returns true: in front of the one at `*aside`, which marks the end of the list. They are still armed,
+/// and will not fire; the caller removes them.
+void weft__wheel_take(struct weft__wheel *wheel, bool (*takes)(struct weft__timer *timer),
+                      struct weft__timer **aside);
 
 /// The moment at which weft__wheel_pop() may have something to do: never later than the first
 /// expiry rounded up to a tick, sometimes earlier (a cascade), in the past when a timer is due.
