@@ -1,9 +1,10 @@
 // weft_sched_futures.c - Tokio's four shapes with futures, which is what Tokio's tasks are.
 //
-// The storage of a future is the program's and must live until its task has ended: each one is malloc'ed
-// where it is spawned, as Tokio does, and freed by the main thread, which joins all of them when the
-// last has said that it is through. What Tokio allocates for each channel besides is part of the same
-// struct here.
+// The storage of a future is the program's and must live until its task has ended. Each is malloc'ed where
+// it is spawned, as Tokio does, and freed by the main thread, which joins all of them when the last has
+// said that it is through. Only in a chain, where Tokio's memory is used again at once, that would keep a
+// thousand control blocks: there a scope says when all have ended, and their storage is one piece. What
+// Tokio allocates for each channel besides is part of the same struct here.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -147,58 +148,52 @@ static int ping_pong(struct sched_round *round)
     return each(round, SCHED_PINGS, sizeof(struct table), serve_ball, end_game);
 }
 
-// chained-spawn.
+// chained-spawn: in a scope, which knows when all have ended, with storage for all of them at once.
 
 struct link {
-    struct one one;
-    struct link *next; // which this one has spawned
+    struct weft_future future;
+    struct chain *chain;
+};
+
+struct chain {
+    struct weft_scope scope;
+    int used;
+    struct link links[SCHED_CHAIN];
 };
 
 static enum weft_poll link_on(struct weft_future *future, weft_waker *waker);
 
-/// A new one, or NULL.
-static struct link *spawn_link(struct sched_round *round)
+static int spawn_link(struct chain *chain)
 {
-    struct link *link = malloc(sizeof *link);
-    if (link != NULL && spawn(&link->one, round, link_on) < 0) {
-        free(link);
-        link = NULL;
-    }
-    return link;
+    struct link *link = &chain->links[chain->used++];
+    weft_future_init(&link->future, link_on, NULL);
+    link->chain = chain;
+    return weft_scope_spawn_future(NULL, &chain->scope, &link->future, NULL);
 }
 
 static enum weft_poll link_on(struct weft_future *future, weft_waker *waker)
 {
-    struct link *link = (struct link *)(void *)future;
-    struct sched_round *round = link->one.round;
+    struct chain *chain = ((struct link *)(void *)future)->chain;
     (void)waker;
-    link->next = NULL;
-    if (atomic_fetch_sub_explicit(&round->left, 1, memory_order_relaxed) > 1) {
-        link->next = spawn_link(round);
-    }
-    if (link->next == NULL) {
-        weft_event_set(&round->over);
-    }
+    future->result = chain->used < SCHED_CHAIN ? spawn_link(chain) : 0;
     return WEFT_READY;
 }
 
 static int chained_spawn(struct sched_round *round)
 {
-    sched_expect(round, SCHED_CHAIN);
-    struct link *link = spawn_link(round);
-    int rc = link != NULL ? sched_wait_for_all(round) : -ENOMEM;
-    int count = 0;
-    while (link != NULL && rc == 0) {
-        rc = join(&link->one);
-        struct link *next = link->next;
-        free(link);
-        link = next;
-        count++;
+    (void)round;
+    struct chain *chain = malloc(sizeof *chain);
+    if (chain == NULL) {
+        return -ENOMEM;
     }
-    if (rc == 0 && count != SCHED_CHAIN) {
-        rc = -ENOMEM; // one had none for the next
+    chain->used = 0;
+    int rc = weft_scope_init(&chain->scope, WEFT_SCOPE_ALL, WEFT_FOREVER);
+    if (rc == 0) {
+        (void)spawn_link(chain); // the scope fails with it
+        rc = weft_scope_join(&chain->scope);
     }
-    return rc < 0 ? rc : count;
+    free(chain);
+    return rc < 0 ? rc : SCHED_CHAIN;
 }
 
 #define SHAPE(shape)                                                                               \
