@@ -51,21 +51,31 @@ static int pong(void *arg)
     return weft_close(fd);
 }
 
-static void ping_pong(int there)
+/// Its descriptors are opened and closed while nobody is held: a close asks every carrier that may know them.
+static int ends[2];
+static weft_task *peer;
+
+static void open_ends(void)
 {
-    int fds[2];
-    weft_task *peer;
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-    spawn_on(&peer, there, pong, &fds[1]);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    spawn_on(&peer, 0, pong, &ends[1]);
+}
+
+static void close_ends(void)
+{
+    CHECK_OK(weft_close(ends[0]));
+    join_all(&peer, 1);
+}
+
+static void ping_pong(void)
+{
     for (int i = 0; i < 50; i++) {
         char byte = (char)i;
         char back = 0;
-        CHECK_EQ(weft_write(fds[0], &byte, 1, WEFT_FOREVER), 1);
-        CHECK_EQ(weft_read(fds[0], &back, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_write(ends[0], &byte, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(ends[0], &back, 1, WEFT_FOREVER), 1);
         CHECK_EQ(back, byte);
     }
-    CHECK_OK(weft_close(fds[0]));
-    join_all(&peer, 1);
 }
 
 static sem_t held;
@@ -121,19 +131,21 @@ static int floods_with_connections(void *arg)
     weft_task *acceptor;
     CHECK_EQ(sem_init(&held, 0, 0), 0);
     CHECK_EQ(sem_init(&let_go, 0, 0), 0);
+    open_ends();
     spawn_on(&acceptor, 1, is_held_while_it_accepts, NULL);
     CHECK_EQ(sem_wait(&held), 0);
-    ping_pong(0); // whatever is made once is there
+    ping_pong(); // whatever is made once is there
     int before = count_descriptors();
     for (int i = 0; i < MANY_CLIENTS; i++) {
         clients[i] = dial_plainly();
     }
     for (int i = 0; i < 8; i++) {
-        ping_pong(0); // the driver thread has gone round often enough to accept them all
+        ping_pong(); // the driver thread has gone round often enough to accept them all
     }
     CHECK_LE(count_descriptors() - before - MANY_CLIENTS, 66);
     CHECK_EQ(sem_post(&let_go), 0);
     join_all(&acceptor, 1);
+    close_ends();
     for (int i = 0; i < MANY_CLIENTS; i++) {
         close(clients[i]);
     }
@@ -179,13 +191,14 @@ static int floods_with_bytes(void *arg)
     weft_task *receiver;
     CHECK_EQ(sem_init(&held, 0, 0), 0);
     CHECK_EQ(sem_init(&let_go, 0, 0), 0);
+    open_ends();
     spawn_on(&receiver, 1, is_held_while_it_receives, NULL);
     CHECK_EQ(sem_wait(&held), 0);
     int fd = dial_plainly();
     CHECK_EQ(sem_wait(&held), 0);
     for (int i = 0; i < 8; i++) {
         flood(fd);
-        ping_pong(0);
+        ping_pong();
     }
     struct pair pair = make_pair("tcp://127.0.0.1:0");
     for (int i = 0; i < TRIPS; i++) {
@@ -199,6 +212,7 @@ static int floods_with_bytes(void *arg)
     CHECK_EQ(sem_post(&let_go), 0);
     close(fd);
     join_all(&receiver, 1);
+    close_ends();
     return 0;
 }
 
