@@ -32,7 +32,7 @@ static void ring_due(struct weft__driver_thread *thread)
     while ((remote = thread->due) != NULL) {
         thread->due = remote->next_due;
         remote->due = false;
-        weft__bell_ring(&remote->bell, WEFT__BELL_RUNG);
+        weft__doorbell_ring(&remote->bell, WEFT__DOORBELL_RUNG);
     }
 }
 

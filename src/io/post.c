@@ -59,31 +59,31 @@ void weft__post_awake(struct weft__post *post)
     atomic_store_explicit(&post->asleep, 0, memory_order_relaxed);
 }
 
-void weft__bell_ring(struct weft__bell *bell, uint32_t why)
+void weft__doorbell_ring(struct weft__doorbell *bell, uint32_t why)
 {
     uint32_t old = atomic_fetch_or_explicit(&bell->word, why, memory_order_acq_rel);
-    if ((old & (WEFT__BELL_RUNG | WEFT__BELL_KICKED)) != 0) {
+    if ((old & (WEFT__DOORBELL_RUNG | WEFT__DOORBELL_KICKED)) != 0) {
         return; // L4
     }
-    if ((old & WEFT__BELL_ASLEEP) != 0) {
+    if ((old & WEFT__DOORBELL_ASLEEP) != 0) {
         weft__futex_wake(&bell->word, 1);
-    } else if ((old & WEFT__BELL_WATCHED) != 0) {
+    } else if ((old & WEFT__DOORBELL_WATCHED) != 0) {
         weft__event_signal(bell->fd);
     }
 }
 
-uint32_t weft__bell_take(struct weft__bell *bell, bool watched)
+uint32_t weft__doorbell_take(struct weft__doorbell *bell, bool watched)
 {
-    uint32_t next = watched ? WEFT__BELL_WATCHED : 0;
+    uint32_t next = watched ? WEFT__DOORBELL_WATCHED : 0;
     uint32_t old = atomic_exchange_explicit(&bell->word, next, memory_order_acq_rel);
-    return old & (WEFT__BELL_RUNG | WEFT__BELL_KICKED);
+    return old & (WEFT__DOORBELL_RUNG | WEFT__DOORBELL_KICKED);
 }
 
-void weft__bell_sleep(struct weft__bell *bell, weft_time until)
+void weft__doorbell_sleep(struct weft__doorbell *bell, weft_time until)
 {
     uint32_t word = 0;
-    if (atomic_compare_exchange_strong_explicit(&bell->word, &word, WEFT__BELL_ASLEEP,
+    if (atomic_compare_exchange_strong_explicit(&bell->word, &word, WEFT__DOORBELL_ASLEEP,
                                                 memory_order_relaxed, memory_order_relaxed)) {
-        (void)weft__futex_wait(&bell->word, WEFT__BELL_ASLEEP, until);
+        (void)weft__futex_wait(&bell->word, WEFT__DOORBELL_ASLEEP, until);
     }
 }

@@ -36,27 +36,27 @@ bool weft__post_sleep(struct weft__post *post, bool hungry);
 void weft__post_awake(struct weft__post *post);
 
 /// What a carrier sleeps on.
-struct weft__bell {
-    _Atomic uint32_t word; // a futex; bits of enum weft__bell_bit
+struct weft__doorbell {
+    _Atomic uint32_t word; // a futex; bits of enum weft__doorbell_bit
     int fd;                // an eventfd for who watches; the carrier's, until WATCHED is set
 };
 
-enum weft__bell_bit {
-    WEFT__BELL_RUNG = 0x1,    ///< there are answers
-    WEFT__BELL_KICKED = 0x2,  ///< somebody wants the carrier to look round
-    WEFT__BELL_ASLEEP = 0x4,  ///< the carrier sleeps on the word
-    WEFT__BELL_WATCHED = 0x8, ///< somebody watches `fd`
+enum weft__doorbell_bit {
+    WEFT__DOORBELL_RUNG = 0x1,    ///< there are answers
+    WEFT__DOORBELL_KICKED = 0x2,  ///< somebody wants the carrier to look round
+    WEFT__DOORBELL_ASLEEP = 0x4,  ///< the carrier sleeps on the word
+    WEFT__DOORBELL_WATCHED = 0x8, ///< somebody watches `fd`
 };
 
 /// Any thread: rings for one of the two reasons.
-void weft__bell_ring(struct weft__bell *bell, uint32_t why);
+void weft__doorbell_ring(struct weft__doorbell *bell, uint32_t why);
 
 /// The carrier: takes what it was rung for, bits RUNG and KICKED, and looks at its answers after that.
 /// With `watched`, `fd` becomes readable when it is rung the next time.
-uint32_t weft__bell_take(struct weft__bell *bell, bool watched);
+uint32_t weft__doorbell_take(struct weft__doorbell *bell, bool watched);
 
 /// The carrier: sleeps until it is rung or `until` has come, unless it was rung since the last take. May
 /// return early.
-void weft__bell_sleep(struct weft__bell *bell, weft_time until);
+void weft__doorbell_sleep(struct weft__doorbell *bell, weft_time until);
 
 #endif

@@ -269,16 +269,17 @@ static int remote_poll(void *state)
 static int remote_wait(void *state, weft_time until)
 {
     struct weft__remote *r = state;
-    uint32_t enough = r->drained ? WEFT__BELL_RUNG | WEFT__BELL_KICKED : WEFT__BELL_KICKED;
+    uint32_t enough = r->drained ? WEFT__DOORBELL_RUNG | WEFT__DOORBELL_KICKED
+                                 : WEFT__DOORBELL_KICKED;
     call_thread(r);
     for (;;) {
-        uint32_t why = weft__bell_take(&r->bell, false);
+        uint32_t why = weft__doorbell_take(&r->bell, false);
         int events = take_answers(r);
         if (events > 0 || (why & enough) != 0 ||
             (until != WEFT_FOREVER && weft__clock_ns() >= until)) {
             return events;
         }
-        weft__bell_sleep(&r->bell, until);
+        weft__doorbell_sleep(&r->bell, until);
     }
 }
 
@@ -294,7 +295,7 @@ static int remote_lookout(void *state, int *fd, weft_time *until)
     }
     call_thread(r);
     weft__event_drain(r->bell.fd); // first: who rings from now on signals again
-    (void)weft__bell_take(&r->bell, true);
+    (void)weft__doorbell_take(&r->bell, true);
     *fd = r->bell.fd;
     *until = WEFT_FOREVER;
     int events = take_answers(r);
@@ -306,7 +307,7 @@ static void remote_kick(void *state, void *from)
 {
     struct weft__remote *r = state;
     (void)from;
-    weft__bell_ring(&r->bell, WEFT__BELL_KICKED);
+    weft__doorbell_ring(&r->bell, WEFT__DOORBELL_KICKED);
 }
 
 // The rest.

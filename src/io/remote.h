@@ -111,7 +111,7 @@ enum { WEFT__REMOTE_FDS = WEFT__SIZED(1 << 20, 1 << 12) };
 /// The driver state of a carrier.
 struct weft__remote {
     // Anyone's.
-    _Alignas(WEFT__LINE_PAIR) struct weft__bell bell;
+    _Alignas(WEFT__LINE_PAIR) struct weft__doorbell bell;
     struct weft__inbox answers;
     _Atomic uint32_t forgetting; // a futex; 1: the driver thread has not yet answered
 

@@ -22,7 +22,7 @@ static struct letter {
 } letters[MOST];
 
 static struct weft__post post;
-static struct weft__bell bell;
+static struct weft__doorbell bell;
 static struct weft__inbox answers;
 static int kernel; // its address is the event that a driver thread sleeps in
 static int event;  // the same, of the eventfd
@@ -127,23 +127,23 @@ static void hungry_thread(void)
 static void run_answerer(void *arg)
 {
     write_letter(&answers, (int)(intptr_t)arg);
-    weft__bell_ring(&bell, WEFT__BELL_RUNG);
+    weft__doorbell_ring(&bell, WEFT__DOORBELL_RUNG);
 }
 
 static void run_kicker(void *unused)
 {
     (void)unused;
     atomic_store_explicit(&published, 1, memory_order_relaxed);
-    weft__bell_ring(&bell, WEFT__BELL_KICKED);
+    weft__doorbell_ring(&bell, WEFT__DOORBELL_KICKED);
 }
 
 static void wait_for_all(bool watches)
 {
     bool kicked = kicks == 0;
     for (int seen = 0; seen < count || !kicked;) {
-        uint32_t why = weft__bell_take(&bell, watches);
+        uint32_t why = weft__doorbell_take(&bell, watches);
         seen += take(&answers);
-        if ((why & WEFT__BELL_KICKED) != 0) {
+        if ((why & WEFT__DOORBELL_KICKED) != 0) {
             kicked = true;
             mc_assert(atomic_load_explicit(&published, memory_order_relaxed) == 1); // L5
         }
@@ -153,7 +153,7 @@ static void wait_for_all(bool watches)
         if (watches) {
             mc_event_wait(&event);
         } else {
-            weft__bell_sleep(&bell, WEFT_FOREVER);
+            weft__doorbell_sleep(&bell, WEFT_FOREVER);
         }
     }
 }
@@ -176,7 +176,7 @@ static void run_both(void *unused)
 {
     (void)unused;
     bell.fd = FD;
-    (void)weft__bell_take(&bell, true);
+    (void)weft__doorbell_take(&bell, true);
     count -= take(&answers);
     wait_for_all(false);
 }
