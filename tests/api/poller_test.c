@@ -623,9 +623,8 @@ static int sleeps_while_it_can(void *arg, int fd, weft_time until)
 static int sleeps_strictly(void *arg)
 {
     weft_poller **self = arg;
-    int rc;
     CHECK_OK(weft_work_begin());
-    while ((rc = weft_poller_maybe_yield(*self, false)) >= 0) {
+    while (weft_poller_maybe_yield(*self, false) >= 0) {
         CHECK_OK(weft_poll_guard(*self, sleeps_while_it_can, self));
     }
     weft_work_end();
