@@ -27,10 +27,14 @@
 //   F5  A call of several ops is listed from its beginning to its end (io/hold.h), not op by op.
 //   F6  The word carries one thing besides itself: what came before close(2) was over, from the closer
 //       that stores 0 to whoever uses or closes the number next. All else goes by inbox.
+//   F8  Descriptors beyond the tables share a word. There CLOSING says that one of them is in the list of
+//       those being closed, which has a lock; F1 and F2 are about the word and hold as they are. Who sees
+//       CLOSING looks into the list. The carriers' bits stay: they are about the other descriptors, too.
 //
 // Carriers are asked one after another, so that the closer needs no memory for it; nearly always there
 // is one, its own. Plain close(2) goes past all this: its caller must know that nobody is inside.
-// Locks: none. Checked by: tests/model/close_model.c, tests/api/close_test.c.
+// Locks: descriptors.lock (F8). Checked by: tests/model/close_model.c, tests/api/close_test.c,
+// tests/api/close_late_test.c.
 #include <errno.h>
 #include <sys/resource.h>
 
@@ -112,6 +116,44 @@ int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd)
         return -EBADF;
     }
     return (users & WEFT__FD_GOING) != 0 ? -EAGAIN : 0;
+}
+
+/// A descriptor beyond the tables that is being closed; on the closer's stack.
+struct weft__beyond {
+    struct weft__beyond *next; // under the lock
+    int fd;
+    _Atomic int says; // what weft__descriptor_use() returns: -EBADF, -EAGAIN, and 0 when it is over
+};
+
+/// 0: nobody is closing it; or what weft__descriptor_use() returns. Under lock.
+static int look_beyond(const struct weft__descriptors *all, int fd)
+{
+    int rc = 0;
+    for (struct weft__beyond *closing = all->closings; closing != NULL && rc == 0;
+         closing = closing->next) {
+        rc = closing->fd == fd ? atomic_load_explicit(&closing->says, memory_order_acquire) : 0;
+    }
+    return rc;
+}
+
+/// F8.
+int weft__descriptor_use_beyond(struct weft__carrier *carrier, int fd)
+{
+    struct weft__descriptors *all = &carrier->crew->descriptors;
+    _Atomic uint64_t *entry = &all->users[all->count];
+    uint64_t bit = WEFT__FD_CARRIER(carrier->number);
+    // Acquire, as there is no 0 that would send everybody to the RMW after a close (F6).
+    uint64_t users = atomic_load_explicit(entry, memory_order_acquire);
+    if (weft__unlikely((users & bit) == 0)) {
+        users = atomic_fetch_or_explicit(entry, bit, memory_order_acquire);
+    }
+    if (weft__likely((users & WEFT__FD_CLOSING) == 0)) {
+        return 0;
+    }
+    weft__lock_acquire(&all->lock);
+    int rc = look_beyond(all, fd);
+    weft__lock_release(&all->lock);
+    return rc;
 }
 
 /// Ends the calls on one carrier; on the closer's stack.
@@ -222,33 +264,90 @@ static bool begin(_Atomic uint64_t *entry, uint64_t *users, struct weft__task *t
     return false;
 }
 
-static int close_at_home(struct weft__task *task, int fd)
+static void end_everywhere(struct weft__task *task, uint64_t users, int fd)
 {
     struct weft__crew *crew = task->crew;
-    _Atomic uint64_t *entry = NULL;
-    uint64_t users = UINT64_MAX;
-    if ((unsigned)fd < crew->descriptors.count) {
-        entry = &crew->descriptors.users[fd];
-        if (!begin(entry, &users, task)) {
-            return -EBADF;
-        }
-    }
     int count = weft__crew_started(crew);
     for (int i = 0; i < count; i++) {
         if ((users & WEFT__FD_CARRIER(i)) != 0) {
             close_on(&crew->carriers[i], task, fd);
         }
     }
+}
+
+static int close_now(struct weft__task *task, int fd)
+{
     struct weft__carrier *carrier = task->home;
-    uint64_t closes = (users + WEFT__FD_CLOSED) & WEFT__FD_CLOSES; // F7
-    if (entry != NULL) {
-        atomic_store_explicit(entry, closes | WEFT__FD_GOING, memory_order_relaxed);
-    }
     int rc = carrier->driver->sockets->close(carrier->driver_state, fd);
-    if (entry != NULL) {
-        atomic_store_explicit(entry, closes, memory_order_release);
-    }
     return rc == -EINTR ? 0 : rc; // on Linux the descriptor is gone nevertheless
+}
+
+static int close_within(struct weft__task *task, int fd)
+{
+    _Atomic uint64_t *entry = &task->crew->descriptors.users[fd];
+    uint64_t users;
+    if (!begin(entry, &users, task)) {
+        return -EBADF;
+    }
+    end_everywhere(task, users, fd);
+    uint64_t closes = (users + WEFT__FD_CLOSED) & WEFT__FD_CLOSES; // F7
+    atomic_store_explicit(entry, closes | WEFT__FD_GOING, memory_order_relaxed);
+    int rc = close_now(task, fd);
+    atomic_store_explicit(entry, closes, memory_order_release);
+    return rc;
+}
+
+/// 0: it is in the list, and `users` are to be asked. Else as look_beyond().
+static int begin_beyond(struct weft__descriptors *all, struct weft__beyond *closing,
+                        uint64_t *users)
+{
+    weft__lock_acquire(&all->lock);
+    int rc = look_beyond(all, closing->fd);
+    if (rc == 0) {
+        closing->next = all->closings;
+        all->closings = closing;
+        // Relaxed: what came before the last close was over came with the lock.
+        *users = atomic_fetch_or_explicit(&all->users[all->count], WEFT__FD_CLOSING,
+                                          memory_order_relaxed);
+    }
+    weft__lock_release(&all->lock);
+    return rc;
+}
+
+static void end_beyond(struct weft__descriptors *all, struct weft__beyond *closing)
+{
+    // F6, and without the lock: those who wait for this look again and again, and hold it meanwhile.
+    atomic_store_explicit(&closing->says, 0, memory_order_release);
+    weft__lock_acquire(&all->lock);
+    struct weft__beyond **link = &all->closings;
+    while (*link != closing) {
+        link = &(*link)->next;
+    }
+    *link = closing->next;
+    if (all->closings == NULL) {
+        atomic_fetch_and_explicit(&all->users[all->count], ~WEFT__FD_CLOSING, memory_order_release);
+    }
+    weft__lock_release(&all->lock);
+}
+
+/// F8.
+static int close_beyond(struct weft__task *task, int fd)
+{
+    struct weft__descriptors *all = &task->crew->descriptors;
+    struct weft__beyond closing = { .fd = fd, .says = -EBADF };
+    uint64_t users = 0;
+    int rc;
+    while ((rc = begin_beyond(all, &closing, &users)) == -EAGAIN) {
+        weft__host_yield(task); // F4
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    end_everywhere(task, users, fd);
+    atomic_store_explicit(&closing.says, -EAGAIN, memory_order_relaxed); // as GOING
+    rc = close_now(task, fd);
+    end_beyond(all, &closing);
+    return rc;
 }
 
 int weft_close(int fd)
@@ -261,7 +360,8 @@ int weft_close(int fd)
         return -EBADF;
     }
     weft__visit_begin(task);
-    int rc = close_at_home(task, fd);
+    bool within = (unsigned)fd < task->crew->descriptors.count;
+    int rc = within ? close_within(task, fd) : close_beyond(task, fd);
     weft__visit_end(task);
     return rc;
 }

@@ -6,7 +6,8 @@
 //                                      last, whether it is being closed, and how often it was. Anyone's.
 //     carrier->uses[fd]                the calls in flight on it there. The carrier's own.
 //
-// Descriptors beyond the tables share the last list, and count as used by every carrier.
+// Descriptors beyond the tables share the last word and the last list. That word says which carriers ever
+// used such a descriptor and whether any of them is being closed; which, a list of the crew's does.
 #ifndef WEFT_IO_DESCRIPTORS_H
 #define WEFT_IO_DESCRIPTORS_H
 
@@ -45,8 +46,9 @@ void weft__descriptors_fini(struct weft__crew *crew);
 /// The carrier leaves: asks what is in flight there to move. On its thread.
 void weft__uses_move(struct weft__carrier *carrier);
 
-/// close.c: what weft__descriptor_use() does when it does not know better.
+/// close.c: what weft__descriptor_use() does when it does not know better, or beyond the tables.
 int weft__descriptor_use_slow(struct weft__carrier *carrier, int fd);
+int weft__descriptor_use_beyond(struct weft__carrier *carrier, int fd);
 
 /// Notes that the carrier uses the descriptor, which its running task will do before it parks or
 /// yields. -EBADF while it is being closed, -EAGAIN if one has to yield and ask again.
@@ -54,7 +56,7 @@ static inline int weft__descriptor_use(struct weft__carrier *carrier, int fd)
 {
     const struct weft__descriptors *all = &carrier->crew->descriptors;
     if (weft__unlikely((unsigned)fd >= all->count)) {
-        return fd < 0 ? -EBADF : 0;
+        return fd < 0 ? -EBADF : weft__descriptor_use_beyond(carrier, fd);
     }
     // Relaxed: a carrier that is among the users is told when the descriptor is being closed.
     uint64_t bit = WEFT__FD_CARRIER(carrier->number);

@@ -2,12 +2,14 @@
 #ifndef WEFT_SCHED_CREW_H
 #define WEFT_SCHED_CREW_H
 
+#include "base/lock.h"
 #include "sched/carrier.h"
 #include "sched/inject.h"
 #include "sched/topology.h"
 #include "task/blocks.h"
 #include "task/scope.h"
 
+struct weft__beyond;
 struct weft__blocking;
 struct weft__log;
 struct weft__size_watch;
@@ -17,6 +19,8 @@ struct weft__driver_threads;
 struct weft__descriptors {
     _Atomic uint64_t *users;
     uint32_t count;
+    struct weft__lock lock;
+    struct weft__beyond *closings; // of descriptors beyond the table, at the moment; under lock
 };
 
 /// Carriers that share a last-level cache: number `first` and those that follow.

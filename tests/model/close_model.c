@@ -1,5 +1,5 @@
-// close_model.c - a descriptor is closed while other carriers use it (io/close.c, F1 to F5; io/call.c;
-// io/hold.h, H1 and H2).
+// close_model.c - a descriptor is closed while other carriers use it (io/close.c, F1 to F6 and F8;
+// io/call.c; io/hold.h, H1 and H2).
 //
 // A thread of the model is a carrier with one task on it: while that is parked, or yields, the carrier
 // takes its inbox and its driver's completions. The driver keeps one op in flight per carrier and has
@@ -14,7 +14,7 @@
 //
 // Sources: io/close.c io/call.c io/hold.c task/wait.c task/run.c sched/inbox.c
 // Headers: io/descriptors.h task/word.h
-// With: stage.c
+// With: stage.c stage_lock.c
 // Flags: -DWEFT_TINY=1
 #include <errno.h>
 #include <string.h>
@@ -30,13 +30,17 @@
 
 #include <weft/io.h>
 
-enum { CARRIERS = 3, FDS = 2, FD = 0, OTHER_FD = 1, BYTES = 5, OLD = 1, NEW = 2 };
+// The table has TABLED entries and the one that those beyond it share.
+enum { CARRIERS = 3, TABLED = 2, FDS = 4, BYTES = 5, OLD = 1, NEW = 2 };
+
+static int target; // is closed and used
+static int other;  // likewise, or merely used
 
 static struct weft__crew crew;
 static struct weft__carrier carriers[CARRIERS];
 static struct weft__task tasks[CARRIERS];
-static _Atomic uint64_t users[FDS];
-static struct weft__use *uses[CARRIERS][FDS + 1];
+static _Atomic uint64_t users[TABLED + 1];
+static struct weft__use *uses[CARRIERS][TABLED + 1];
 static int carrier_count;
 static _Atomic int bells[CARRIERS]; // 1: something was put into the inbox
 static _Atomic int scripts_left;    // tasks that have not ended
@@ -87,7 +91,7 @@ static void forget(void *state, int fd)
 // An op may stay in flight until it is asked to end if somebody will: on the descriptor that is closed.
 static bool is_over(int number)
 {
-    bool stays = !ends_alone && op_of[number]->fd == FD && file_of[number] == OLD;
+    bool stays = !ends_alone && op_of[number]->fd == target && file_of[number] == OLD;
     return asked[number] || !stays || mc_choose(2) == 1;
 }
 
@@ -243,15 +247,15 @@ static __attribute__((noinline)) int64_t call_on(int fd)
 static void reads(void *unused)
 {
     (void)unused;
-    results[mc_self()] = (int)call_on(FD);
+    results[mc_self()] = (int)call_on(target);
     serve(mc_self());
 }
 
 static void reads_twice(void *unused)
 {
     (void)unused;
-    results[mc_self()] = (int)call_on(FD);
-    (void)call_on(FD);
+    results[mc_self()] = (int)call_on(target);
+    (void)call_on(target);
     serve(mc_self());
 }
 
@@ -259,15 +263,15 @@ static void reads_twice(void *unused)
 static __attribute__((noinline)) int64_t copy_between(void)
 {
     struct weft__hold hold;
-    const int fds[2] = { FD, OTHER_FD };
+    const int fds[2] = { target, other };
     int64_t rc = weft__hold_begin(&hold, fds, 2);
     if (rc == 0) {
-        int file = atomic_load_explicit(&files[FD], memory_order_relaxed);
-        rc = call_on(FD);
-        rc = rc == BYTES ? call_on(OTHER_FD) : rc;
+        int file = atomic_load_explicit(&files[target], memory_order_relaxed);
+        rc = call_on(target);
+        rc = rc == BYTES ? call_on(other) : rc;
         // Between its ops nothing but the hold keeps the file (H1).
-        mc_assert(atomic_load_explicit(&files[FD], memory_order_relaxed) == file);
-        mc_assert(last_use[FD] >= 0);
+        mc_assert(atomic_load_explicit(&files[target], memory_order_relaxed) == file);
+        mc_assert(last_use[target] >= 0);
         weft__hold_end(&hold);
     }
     return rc;
@@ -283,16 +287,32 @@ static void copies(void *unused)
 static void closes_it(void *unused)
 {
     (void)unused;
-    results[mc_self()] = weft_close(FD);
+    results[mc_self()] = weft_close(target);
+    serve(mc_self());
+}
+
+static void closes_the_other(void *unused)
+{
+    (void)unused;
+    results[mc_self()] = weft_close(other);
+    serve(mc_self());
+}
+
+static void reads_and_closes_the_other(void *unused)
+{
+    (void)unused;
+    int64_t rc = call_on(target);
+    mc_assert(rc == BYTES || rc == -EBADF);
+    results[mc_self()] = weft_close(other);
     serve(mc_self());
 }
 
 static void reads_and_closes(void *unused)
 {
     (void)unused;
-    int64_t rc = call_on(FD);
+    int64_t rc = call_on(target);
     mc_assert(rc == BYTES || rc == -EBADF);
-    results[mc_self()] = weft_close(FD);
+    results[mc_self()] = weft_close(target);
     serve(mc_self());
 }
 
@@ -319,12 +339,16 @@ static void reset(void (*first)(void *), void (*second)(void *), void (*third)(v
     crew.capacity = carrier_count;
     atomic_init(&crew.started, carrier_count);
     atomic_init(&crew.active, carrier_count);
-    crew.descriptors = (struct weft__descriptors){ users, FDS };
+    crew.descriptors = (struct weft__descriptors){ .users = users, .count = TABLED };
     reopens = ends_alone = false;
+    target = 0;
+    other = 1;
     atomic_init(&scripts_left, carrier_count);
     atomic_init(&cancelled, 0);
-    for (int i = 0; i < FDS; i++) {
+    for (int i = 0; i <= TABLED; i++) {
         atomic_init(&users[i], 0);
+    }
+    for (int i = 0; i < FDS; i++) {
         atomic_init(&files[i], OLD);
     }
     for (int i = 0; i < carrier_count; i++) {
@@ -347,6 +371,7 @@ static void reset(void (*first)(void *), void (*second)(void *), void (*third)(v
     }
     mc_name(bells, sizeof bells, "bells");
     mc_name(users, sizeof users, "users");
+    mc_name(&crew.descriptors.lock, sizeof crew.descriptors.lock, "lock");
     mc_name(files, sizeof files, "files");
     mc_name(&scripts_left, sizeof scripts_left, "scripts_left");
 }
@@ -395,6 +420,68 @@ static void against_cancel(void)
     mc_thread(cancels, NULL);
 }
 
+// The same beyond the table.
+static void go_beyond(void)
+{
+    target = TABLED;
+    other = TABLED + 1;
+}
+
+static void beyond_call(void)
+{
+    against_call();
+    go_beyond();
+}
+
+static void beyond_calls(void)
+{
+    against_calls();
+    go_beyond();
+}
+
+static void beyond_two(void)
+{
+    against_two();
+    go_beyond();
+}
+
+static void beyond_reused(void)
+{
+    reused();
+    go_beyond();
+}
+
+static void beyond_hold(void)
+{
+    against_hold();
+    go_beyond();
+}
+
+static void beyond_twice(void)
+{
+    twice();
+    go_beyond();
+}
+
+static void beyond_twice_used(void)
+{
+    twice_used();
+    go_beyond();
+}
+
+// Two closings in the list at once, and somebody who uses one of them.
+static void beyond_both(void)
+{
+    reset(closes_it, reads_and_closes_the_other, NULL);
+    go_beyond();
+}
+
+static void beyond_both_and_call(void)
+{
+    reset(closes_it, reads, closes_the_other);
+    go_beyond();
+}
+
 // Checks.
 
 static void check_close(void)
@@ -406,6 +493,18 @@ static void check_call(void)
 {
     check_close();
     mc_assert(results[1] == BYTES || results[1] == -EBADF);
+}
+
+static void check_both(void)
+{
+    check_close();
+    mc_assert(results[1] == 0);
+}
+
+static void check_both_and_call(void)
+{
+    check_call();
+    mc_assert(results[2] == 0);
 }
 
 static void check_cancel(void)
@@ -436,5 +535,22 @@ const struct mc_model mc_models[] = {
       .setup = against_cancel,
       .check = check_cancel,
       .never_spurious = 1 },
+    { .name = "close_beyond_call", .setup = beyond_call, .check = check_call },
+    { .name = "close_beyond_calls", .setup = beyond_calls, .check = check_call },
+    { .name = "close_beyond_two",
+      .setup = beyond_two,
+      .check = check_call,
+      .never_spurious = 1,
+      .max_bound = 1 },
+    { .name = "close_beyond_reused", .setup = beyond_reused, .check = check_call },
+    { .name = "close_beyond_hold", .setup = beyond_hold, .check = check_call },
+    { .name = "close_beyond_twice", .setup = beyond_twice, .check = check_twice },
+    { .name = "close_beyond_twice_used", .setup = beyond_twice_used, .check = check_twice },
+    { .name = "close_beyond_both", .setup = beyond_both, .check = check_both },
+    { .name = "close_beyond_both_and_call",
+      .setup = beyond_both_and_call,
+      .check = check_both_and_call,
+      .never_spurious = 1,
+      .max_bound = 1 },
     { .name = NULL },
 };
