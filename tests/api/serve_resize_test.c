@@ -209,22 +209,27 @@ static void open_gate(struct block *gate)
     CHECK_OK(close(gate->pipe[1]));
 }
 
-/// A new peer of that carrier, which listens and has room. Others come meanwhile and stay until then: of
-/// those who wait at a Unix socket the kernel may wake the same one as long as it does.
+/// A new peer of that carrier, which has room and listens, or will. Others come meanwhile and stay for a
+/// while: of those who wait at a Unix socket the kernel may wake the same one as long as it does.
 static int meet_at(int carrier)
 {
     enum { OTHERS = 64 };
     int fds[OTHERS];
     int where = -1;
-    int count = 0;
-    do {
-        CHECK_LT(count, OTHERS);
-        fds[count++] = meet(&where);
-    } while (where != carrier);
-    for (int i = 0; i < count - 1; i++) {
-        CHECK_OK(close(fds[i]));
+    while (true) {
+        int count = 0;
+        do {
+            fds[count++] = meet(&where);
+        } while (where != carrier && count < OTHERS);
+        bool met = where == carrier;
+        for (int i = 0; i < count - met; i++) {
+            CHECK_OK(close(fds[i]));
+        }
+        if (met) {
+            return fds[count - 1];
+        }
+        look_later(); // it does not listen yet
     }
-    return fds[count - 1];
 }
 
 /// How often the dump of all tasks says so.
