@@ -84,8 +84,8 @@ static void take_event(struct weft__uring *u, int result, uint32_t flags)
 static void take_own(struct weft__uring *u, uint64_t tag, int result, uint32_t flags)
 {
     if (tag >= WEFT__TAGS) {
-        if (result == -ENOENT) {
-            weft__uring_cancel_missed(u, (uint32_t)(tag >> 3));
+        if (result == -ENOENT || result == -EALREADY) {
+            weft__uring_cancel_missed(u, (uint32_t)(tag >> 3), result);
         }
         return;
     }

@@ -301,8 +301,9 @@ void weft__uring_cancel(void *state, struct weft__op *op);
 void weft__uring_forget(void *state, int fd);
 void weft__uring_put_cancel(struct io_uring_sqe *sqe, struct weft__op *op);
 
-/// The kernel has not found the op that a request to cancel was about, which had this place.
-void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place);
+/// The op that a request to cancel was about, and which had this place, was not found (-ENOENT) or is at
+/// work (-EALREADY).
+void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place, int result);
 
 /// Asks everything that the kernel holds to end.
 void weft__uring_cancel_all(struct weft__uring *u);

@@ -3,7 +3,7 @@
 
 #include "io/uring.h"
 
-/// So often a cancel is sent that the kernel does not find the op for.
+/// So often a cancel is sent that the kernel does not find the op for. A connect ends by nothing else.
 enum { ATTEMPTS = 64 };
 
 void weft__uring_put_cancel(struct io_uring_sqe *sqe, struct weft__op *op)
@@ -30,10 +30,11 @@ static void send_cancel(struct weft__uring *u, struct weft__op *op)
 
 /// Nearly always the op has ended. But one that is on its way from one of the kernel's queues to another is
 /// in neither: a connect to a Unix socket whose backlog is full goes round a hundred times before a
-/// worker waits with it, and a cancel that comes with it, or soon after, does not find it. Then we ask
-/// again. Whoever has the place by now was asked to end, too. What a disk has is never found, but ends
-/// by itself, so that we do not ask for ever.
-void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place)
+/// worker waits with it, and a cancel that comes with it, or soon after, does not find it; and one that
+/// finds it with the worker, -EALREADY, is lost if that is not asleep yet. Then we ask again, for as long
+/// as that takes. Whoever has the place by now was asked to end, too. What a disk has is never found, but
+/// ends by itself, so that we do not ask for ever.
+void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place, int result)
 {
     uintptr_t there = u->flight.places[place];
     struct weft__op *op = (struct weft__op *)there; // NOLINT(performance-no-int-to-ptr)
@@ -42,7 +43,8 @@ void weft__uring_cancel_missed(struct weft__uring *u, uint32_t place)
             WEFT__MARK_ASKED) {
         return;
     }
-    if ((op->stage == WEFT__STAGE_RING || op->stage == WEFT__STAGE_POLL) && op->result < ATTEMPTS) {
+    bool again = op->code == WEFT__OP_CONNECT || (result == -ENOENT && op->result < ATTEMPTS);
+    if ((op->stage == WEFT__STAGE_RING || op->stage == WEFT__STAGE_POLL) && again) {
         op->result++;
         send_cancel(u, op);
     }

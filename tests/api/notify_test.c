@@ -228,9 +228,10 @@ TEST_EVERYWHERE(setting_an_event_wakes_all)
     struct weft_event e = WEFT_EVENT_INIT;
     struct attendee attendees[COUNT];
     weft_task *tasks[COUNT];
+    struct weft_attr attr = stay_here(); // for let_others_run()
     for (int i = 0; i < COUNT; i++) {
         attendees[i] = (struct attendee){ .event = &e, .rc = 1 };
-        CHECK_OK(weft_spawn(&tasks[i], attend, &attendees[i], NULL));
+        CHECK_OK(weft_spawn(&tasks[i], attend, &attendees[i], &attr));
     }
     let_others_run();
     CHECK_EQ(weft_event_fini(&e), -EBUSY);
