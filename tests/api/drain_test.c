@@ -573,7 +573,7 @@ static int leave_one_that_holds_on(void *arg)
 
 static void check_grace(const struct grace *grace)
 {
-    CHECK_GE(grace->forced - grace->requested, grace->ns / 10 * 9 - WEFT_MS);
+    CHECK_GE(grace->forced - grace->requested, grace->ns / 10 * 9 - 50 * WEFT_MS);
     CHECK_LE(grace->forced - grace->requested, grace->ns);
 }
 
