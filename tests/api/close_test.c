@@ -393,9 +393,9 @@ static int close_inputs(void *arg)
         if (in == CHANNEL_PIPE || out == CHANNEL_PIPE) {
             close_input_under(move_by_splice, channel_open(in, nonblocking), out, nonblocking);
         }
-        int file = open_file();
+        int file = temp_file();
         close_input_under(move_by_copy, (struct channel){ file, file }, out, nonblocking);
-        file = open_file();
+        file = temp_file();
         close_input_under(move_by_sendfile, (struct channel){ file, file }, out, nonblocking);
     }
     return 0;

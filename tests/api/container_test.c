@@ -4,14 +4,13 @@
 // "no such call" (older ones, gVisor), an error for some calls only, or death for what comes after a
 // refusal, because a program that goes on must be up to something. Each test is a process of its own
 // and puts itself into such a container before it starts weft.
-#include "support/test.h"
+#include "support/temp.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -134,11 +133,8 @@ static void use_connection(void)
 
 static void use_file(void)
 {
-    char path[] = P_tmpdir "/weft-container-XXXXXX";
     char data[16];
-    int fd = mkstemp(path);
-    CHECK_GE(fd, 0);
-    CHECK_EQ(unlink(path), 0);
+    int fd = temp_file();
     CHECK_EQ(weft_pwrite(fd, "hello", 5, 3, weft_after(LATE)), 5);
     CHECK_EQ(weft_pread(fd, data, sizeof data, 3, weft_after(LATE)), 5);
     CHECK_EQ(memcmp(data, "hello", 5), 0);

@@ -135,7 +135,7 @@ static int use_a_file(void *arg)
     char data[16] = { 0 };
     struct iovec out[2] = { { (void *)(uintptr_t) "wo", 2 }, { (void *)(uintptr_t) "rld", 3 } };
     struct iovec in[2] = { { data, 3 }, { data + 3, 10 } };
-    int fd = open_file();
+    int fd = temp_file();
     CHECK_EQ(weft_write(fd, "hello ", 6, WEFT_FOREVER), 6);
     CHECK_EQ(weft_writev(fd, out, 2, WEFT_FOREVER), 5);
     CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11);
@@ -171,7 +171,7 @@ static int move_a_large_file(void *arg)
     size_t size = (size_t)test_scaled(LARGE);
     size_t moved = 1;
     char *data = malloc(size + 1);
-    int fd = open_file();
+    int fd = temp_file();
     pattern_fill(data, size, 0);
     CHECK_EQ(weft_write_full(&moved, fd, data, size, WEFT_FOREVER), (ssize_t)size);
     CHECK_EQ(moved, size);
@@ -266,7 +266,7 @@ static int pass_a_descriptor(void *arg)
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room
     };
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    int fd = open_file();
+    int fd = temp_file();
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof fd);

@@ -54,7 +54,7 @@ static int refuse_descriptors(void *arg)
     refuse_everything(INT_MIN, -EBADF);
     refuse_everything(999999, -EBADF);
     refuse_everything(INT_MAX, -EBADF);
-    int fd = open_file();
+    int fd = temp_file();
     char data[4];
     CHECK_EQ(weft_recv(fd, data, 4, 0, WEFT_FOREVER), -ENOTSOCK);
     CHECK_EQ(weft_send(fd, data, 4, 0, WEFT_FOREVER), -ENOTSOCK);
@@ -136,7 +136,7 @@ static int move_nothing(void *arg)
         CHECK_EQ(weft_read(channel.from, data, 4, WEFT_FOREVER), 1);
         channel_close(channel);
     }
-    int fd = open_file();
+    int fd = temp_file();
     CHECK_EQ(weft_read(fd, NULL, 0, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pwrite(fd, NULL, 0, 5, WEFT_FOREVER), 0);
     CHECK_EQ(lseek(fd, 0, SEEK_END), 0);

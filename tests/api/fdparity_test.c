@@ -35,10 +35,10 @@ static void open_all(int fds[FDS])
         int own[6] = { pipe.from, pipe.to, stream.from, stream.to, messages[0], messages[1] };
         memcpy(&fds[6 * i], own, sizeof own);
     }
-    fds[12] = open_file();
+    fds[12] = temp_file();
     fds[13] = memfd_create("parity", MFD_CLOEXEC);
     fds[14] = open("/dev/null", O_RDWR | O_CLOEXEC);
-    fds[15] = open(P_tmpdir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fds[15] = open(temp_place(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 static uint64_t sum_of(const unsigned char *data, int64_t size)

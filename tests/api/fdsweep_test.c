@@ -401,7 +401,7 @@ static bool play_files(int rounds, void *arg)
 {
     struct play play = { 0 };
     (void)arg;
-    play.channel.from = open_file();
+    play.channel.from = temp_file();
     bool over = interrupt(victim_uses_a_file, &play, rounds);
     CHECK_EQ(play.seen, play.moved); // a blocking call that was withdrawn was not made
     CHECK_OK(weft_close(play.channel.from));
@@ -485,7 +485,7 @@ static bool play_copying(int rounds, void *arg)
     weft_task *drainer;
     play.other = channel_open(sweep_kind, sweep_nonblocking);
     if (victim == victim_sends_a_file) {
-        int fd = open_file();
+        int fd = temp_file();
         play.channel = (struct channel){ fd, dup(fd) };
         CHECK_EQ(peer_feeds(&play), 0);
         CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);

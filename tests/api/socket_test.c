@@ -1,6 +1,6 @@
 // socket_test.c - options of sockets: that they reach the kernel, that accepted connections have them,
 // and what becomes of the files of Unix sockets.
-#include "support/test.h"
+#include "support/temp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -242,12 +242,11 @@ TEST_SOCKETS(fast_open_is_switched_on)
 // ---------------------------------------------------------------------------------------------
 // The files of Unix sockets.
 
-static char folder[32];
+static char folder[64]; // a socket's path is short
 
 static void make_folder(void)
 {
-    strcpy(folder, P_tmpdir "/weft-socket-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
+    temp_folder(folder, sizeof folder);
 }
 
 static void remove_folder(void)
@@ -259,14 +258,14 @@ static void remove_folder(void)
 /// The path of the socket, and its address.
 static const char *path(void)
 {
-    static char text[64];
+    static char text[80];
     (void)snprintf(text, sizeof text, "%s/socket", folder);
     return text;
 }
 
 static const char *address(const char *scheme)
 {
-    static char text[80];
+    static char text[96];
     (void)snprintf(text, sizeof text, "%s://%s", scheme, path());
     return text;
 }

@@ -6,13 +6,13 @@
 #define WEFT_TEST_CALLS_H
 
 #include "support/ops.h"
+#include "support/temp.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -161,10 +161,7 @@ static inline int open_listener(struct sockaddr_in *address, int backlog)
 /// A file of its own, without a name.
 static inline int make_file(const char *text)
 {
-    char path[] = P_tmpdir "/weft-epoll-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK_GE(fd, 0);
-    CHECK_OK(unlink(path));
+    int fd = temp_file();
     CHECK_EQ(pwrite(fd, text, strlen(text), 0), (ssize_t)strlen(text));
     return fd;
 }

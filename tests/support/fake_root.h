@@ -2,7 +2,7 @@
 #ifndef WEFT_TEST_FAKE_ROOT_H
 #define WEFT_TEST_FAKE_ROOT_H
 
-#include "support/test.h"
+#include "support/temp.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,12 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char root[64];
+static char root[256];
 
 static inline void make_root(void)
 {
-    (void)snprintf(root, sizeof root, P_tmpdir "/weft-root-XXXXXX");
-    CHECK(mkdtemp(root) != NULL);
+    temp_folder(root, sizeof root);
 }
 
 static inline void write_file(const char *path, const char *text)
@@ -37,7 +36,7 @@ static inline void write_file(const char *path, const char *text)
 
 static inline void remove_root(void)
 {
-    char command[128];
+    char command[sizeof root + 16];
     (void)snprintf(command, sizeof command, "rm -rf %s", root);
     CHECK_EQ(system(command), 0);
 }

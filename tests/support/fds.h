@@ -2,7 +2,7 @@
 #ifndef WEFT_TEST_FDS_H
 #define WEFT_TEST_FDS_H
 
-#include "support/test.h"
+#include "support/temp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -116,16 +115,6 @@ static inline void channel_close(struct channel channel)
 {
     CHECK_OK(weft_close(channel.from));
     CHECK_OK(weft_close(channel.to));
-}
-
-/// An empty file that has no name.
-static inline int open_file(void)
-{
-    char name[] = P_tmpdir "/weft-test-XXXXXX";
-    int fd = mkostemp(name, O_CLOEXEC);
-    CHECK_OK(fd);
-    unlink(name);
-    return fd;
 }
 
 /// The byte that stands at a position of a test's stream; not the same in every page.

@@ -283,8 +283,8 @@ static void stage_open(struct stage *stage)
     stage->listener = listen_tcp(&stage->port, 4);
     stage->client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     stage->accepted = -1;
-    stage->files[0] = open_file();
-    stage->files[1] = open_file();
+    stage->files[0] = temp_file();
+    stage->files[1] = temp_file();
 }
 
 static void close_leniently(int fd)

@@ -233,7 +233,7 @@ static int use_a_file(void *arg)
     (void)arg;
     struct weft_io_future io;
     char data[8] = "";
-    int file = open_file();
+    int file = temp_file();
     static char words[] = "abcd";
     struct iovec parts[2] = { { words, 2 }, { words + 2, 2 } };
     struct iovec rooms[2] = { { data, 1 }, { data + 1, 7 } };

@@ -3,6 +3,7 @@
 // Receive buffers, zero-copy and what done() may do are in op_buffer_test.c, cancelling and forgetting
 // in op_cancel_test.c, queues and buffers that run out in op_limit_test.c.
 #include "support/ops.h"
+#include "support/temp.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,15 +17,6 @@
 static void make_pipe(int fds[2], int flags)
 {
     CHECK_EQ(pipe2(fds, O_CLOEXEC | flags), 0);
-}
-
-static int make_file(void)
-{
-    char name[] = P_tmpdir "/weft-op-XXXXXX";
-    int fd = mkostemp(name, O_CLOEXEC);
-    CHECK_OK(fd);
-    unlink(name);
-    return fd;
 }
 
 // Streams.
@@ -367,7 +359,7 @@ TEST_DRIVERS(poll_tells_what_is_ready)
 TEST_DRIVERS(splice_moves_bytes)
 {
     void *state = open_driver();
-    int pipe_fds[2], fds[2], file = make_file();
+    int pipe_fds[2], fds[2], file = temp_file();
     char text[8] = "";
     make_pipe(pipe_fds, 0);
     make_pair(state, fds);
@@ -398,7 +390,7 @@ TEST_DRIVERS(files_are_read_and_written_at_offsets)
     char text[16] = "";
     const int flags[] = { 0, O_NONBLOCK };
     for (size_t i = 0; i < WEFT__ARRAY_LEN(flags); i++) {
-        int file = make_file();
+        int file = temp_file();
         CHECK_EQ(fcntl(file, F_SETFL, flags[i]), 0);
         struct weft__op op = write_op(file, "world", 5);
         op.offset = 6;
