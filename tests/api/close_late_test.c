@@ -2,7 +2,7 @@
 // answered the closer and another has not. Descriptors that the tables of io/descriptors.h know, and
 // those beyond.
 #include "support/fds.h"
-#include "support/test.h"
+#include "support/placed.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -26,16 +26,6 @@ static void await(const atomic_bool *event)
     while (!atomic_load(event)) {
         CHECK_OK(weft_yield());
     }
-}
-
-static weft_task *spawn_on(int carrier, weft_fn fn, void *arg)
-{
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    weft_task *task;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
-    CHECK_OK(weft_spawn(&task, fn, arg, &attr));
-    return task;
 }
 
 /// Uses the descriptor and blocks its carrier.

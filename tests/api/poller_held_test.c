@@ -4,6 +4,7 @@
 
 #include "support/conns.h"
 #include "support/gather.h"
+#include "support/placed.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,33 +25,6 @@ static struct weft_options two_carriers(void)
     return options;
 }
 
-static void spawn_on(weft_task **task, int carrier, weft_fn fn, void *arg)
-{
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
-    CHECK_OK(weft_spawn(task, fn, arg, &attr));
-}
-
-static void join_all(weft_task **tasks, int count)
-{
-    for (int i = 0; i < count; i++) {
-        int result = -1;
-        CHECK_OK(weft_join(&result, tasks[i], WEFT_FOREVER));
-        CHECK_OK(result);
-    }
-}
-
-static int pong(void *arg)
-{
-    int fd = *(int *)arg;
-    char byte;
-    while (weft_read(fd, &byte, 1, WEFT_FOREVER) == 1) {
-        CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
-    }
-    return weft_close(fd);
-}
-
 /// Its descriptors are opened and closed while nobody is held: a close asks every carrier that may know them.
 static int ends[2];
 static weft_task *peer;
@@ -58,7 +32,7 @@ static weft_task *peer;
 static void open_ends(void)
 {
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    spawn_on(&peer, 0, pong, &ends[1]);
+    peer = spawn_on(0, pong, &ends[1]);
 }
 
 static void close_ends(void)
@@ -132,7 +106,7 @@ static int floods_with_connections(void *arg)
     CHECK_EQ(sem_init(&held, 0, 0), 0);
     CHECK_EQ(sem_init(&let_go, 0, 0), 0);
     open_ends();
-    spawn_on(&acceptor, 1, is_held_while_it_accepts, NULL);
+    acceptor = spawn_on(1, is_held_while_it_accepts, NULL);
     CHECK_EQ(sem_wait(&held), 0);
     ping_pong(); // whatever is made once is there
     int before = count_descriptors();
@@ -192,7 +166,7 @@ static int floods_with_bytes(void *arg)
     CHECK_EQ(sem_init(&held, 0, 0), 0);
     CHECK_EQ(sem_init(&let_go, 0, 0), 0);
     open_ends();
-    spawn_on(&receiver, 1, is_held_while_it_receives, NULL);
+    receiver = spawn_on(1, is_held_while_it_receives, NULL);
     CHECK_EQ(sem_wait(&held), 0);
     int fd = dial_plainly();
     CHECK_EQ(sem_wait(&held), 0);

@@ -4,6 +4,7 @@
 #include "../../examples/pollers.h"
 #include "support/conns.h"
 #include "support/gather.h"
+#include "support/placed.h"
 #include "support/waiting.h"
 
 #include <errno.h>
@@ -39,47 +40,14 @@ static void in_all_modes(int carriers, weft_fn fn)
     }
 }
 
-static struct weft_attr on(int carrier)
-{
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
-    return attr;
-}
-
-static void spawn_on(weft_task **task, int carrier, weft_fn fn, void *arg)
-{
-    struct weft_attr attr = on(carrier);
-    CHECK_OK(weft_spawn(task, fn, arg, &attr));
-}
-
-static void join_all(weft_task **tasks, int count)
-{
-    for (int i = 0; i < count; i++) {
-        int result = -1;
-        CHECK_OK(weft_join(&result, tasks[i], WEFT_FOREVER));
-        CHECK_OK(result);
-    }
-}
-
 // Plain descriptors.
-
-static int pong(void *arg)
-{
-    int fd = *(int *)arg;
-    char byte;
-    while (weft_read(fd, &byte, 1, WEFT_FOREVER) == 1) {
-        CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
-    }
-    return weft_close(fd);
-}
 
 static void ping_pong(int there)
 {
     int fds[2];
     weft_task *peer;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-    spawn_on(&peer, there, pong, &fds[1]);
+    peer = spawn_on(there, pong, &fds[1]);
     for (int i = 0; i < 50; i++) {
         char byte = (char)i;
         char back = 0;
@@ -157,7 +125,7 @@ static int accept_them(void *arg)
         int there = i % 2 == 0 ? weft_carrier_id() : (weft_carrier_id() + 1) % weft_carrier_count();
         CHECK_OK(weft_accept(&conn, server, WEFT_FOREVER));
         CHECK_OK(weft_conn_move(conn, there, WEFT_FOREVER));
-        spawn_on(&tasks[i], there, echo, conn);
+        tasks[i] = spawn_on(there, echo, conn);
     }
     join_all(tasks, count);
     return 0;
@@ -169,7 +137,7 @@ static void serve(int carrier, int *count, weft_task **task)
     CHECK_OK(weft_listen(&server, "tcp://127.0.0.1:0", NULL));
     CHECK_OK(weft_listener_addr(server, &addr));
     CHECK_GT(weft_addr_format(&addr, server_text, sizeof server_text), 0);
-    spawn_on(task, carrier, accept_them, count);
+    *task = spawn_on(carrier, accept_them, count);
 }
 
 static int talk(void *arg)
@@ -195,7 +163,7 @@ static int echoes_under_load(void *arg)
     int count = CLIENTS;
     serve(weft_carrier_id(), &count, &acceptor);
     for (int i = 0; i < CLIENTS; i++) {
-        spawn_on(&clients[i], i % weft_carrier_count(), talk, (void *)(intptr_t)i);
+        clients[i] = spawn_on(i % weft_carrier_count(), talk, (void *)(intptr_t)i);
     }
     join_all(clients, CLIENTS);
     join_all(&acceptor, 1);
@@ -232,7 +200,7 @@ static int accepts_many(void *arg)
     int count = MANY;
     serve(weft_carrier_id(), &count, &acceptor);
     for (int i = 0; i < MANY; i++) {
-        spawn_on(&clients[i], i % weft_carrier_count(), hang_up, NULL);
+        clients[i] = spawn_on(i % weft_carrier_count(), hang_up, NULL);
     }
     join_all(clients, MANY);
     join_all(&acceptor, 1);
@@ -274,7 +242,7 @@ static int deadlines_race(void *arg)
     weft_task *reader;
     uint64_t state = test_seed();
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, race.fds), 0);
-    spawn_on(&reader, weft_carrier_count() - 1, read_in_a_hurry, &race);
+    reader = spawn_on(weft_carrier_count() - 1, read_in_a_hurry, &race);
     for (int i = 0; i < ROUNDS; i++) {
         CHECK_EQ(weft_write(race.fds[1], "x", 1, WEFT_FOREVER), 1);
         CHECK_OK(weft_sleep(test_random(&state) % (120 * WEFT_US)));
@@ -320,7 +288,7 @@ static int closes_race(void *arg)
         bool here = round % 2 == 0; // else on all carriers, and then all of them have begun
         for (int i = 0; i < READERS; i++) {
             int there = here ? weft_carrier_id() : i % weft_carrier_count();
-            spawn_on(&readers[i], there, read_until_closed, &old[0]);
+            readers[i] = spawn_on(there, read_until_closed, &old[0]);
         }
         while (!here && in_flight() < READERS) {
             CHECK_OK(weft_yield());
@@ -360,7 +328,7 @@ static int cancels_race(void *arg)
         weft_task *reader;
         CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, race.fds), 0);
         int number = race.fds[0];
-        spawn_on(&reader, round % weft_carrier_count(), read_until_closed, &number);
+        reader = spawn_on(round % weft_carrier_count(), read_until_closed, &number);
         for (uint64_t i = test_random(&state) % 8; i > 0; i--) {
             CHECK_OK(weft_yield());
         }
@@ -438,7 +406,7 @@ static void shut_down_in(enum weft_poller_mode mode, int threads)
     CHECK_OK(weft_semaphore_init(&begun, 0));
     CHECK_OK(weft_runtime_create(&runtime, &options));
     for (int i = 0; i < TASKS; i++) {
-        struct weft_attr attr = on(i % 3);
+        struct weft_attr attr = placed_on(i % 3);
         CHECK_OK(weft_runtime_spawn(&tasks[i], runtime, bodies[i / 3 % 3], NULL, &attr));
     }
     CHECK_OK(weft_semaphore_acquire(&begun, TASKS, WEFT_FOREVER)); // and some are still on the way

@@ -1,6 +1,7 @@
 // What is on its way from a carrier that leaves to another one, while its descriptor is closed or
 // somebody cancels it.
 #include "support/fds.h"
+#include "support/placed.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -15,24 +16,6 @@ static void start(int carriers)
     options.carriers = carriers;
     options.max_carriers = carriers;
     CHECK_OK(weft_runtime_create(&runtime, &options));
-}
-
-static weft_task *spawn_on(int carrier, bool migratable, weft_fn fn, void *arg)
-{
-    weft_task *task;
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
-    attr.migratable = migratable;
-    CHECK_OK(weft_runtime_spawn(&task, runtime, fn, arg, &attr));
-    return task;
-}
-
-static int join(weft_task *task)
-{
-    int result;
-    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
-    return result;
 }
 
 // A read is moved; meanwhile its descriptor is closed, and the number is another file's.
@@ -96,16 +79,17 @@ static void check_closed(weft_fn reader)
     atomic_store(&released, false);
     start(CARRIERS);
     CHECK_OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, old_pair));
-    weft_task *task = spawn_on(CARRIERS - 1, true, reader, NULL);
-    CHECK_EQ(join(spawn_on(CARRIERS - 1, false, nothing, NULL)), 0); // so the reader waits
+    weft_task *task = spawn_in(runtime, CARRIERS - 1, true, NULL, reader, NULL);
+    CHECK_EQ(join(spawn_in(runtime, CARRIERS - 1, false, NULL, nothing, NULL)),
+             0); // so the reader waits
     for (int i = 0; i < LEFT; i++) {
-        holders[i] = spawn_on(i, false, holds, NULL);
+        holders[i] = spawn_in(runtime, i, false, NULL, holds, NULL);
     }
     while (atomic_load(&held) < LEFT) {
         sched_yield();
     }
     CHECK_OK(weft_runtime_resize(runtime, LEFT));
-    CHECK_EQ(join(spawn_on(CARRIERS - 1, false, closes, NULL)), 0);
+    CHECK_EQ(join(spawn_in(runtime, CARRIERS - 1, false, NULL, closes, NULL)), 0);
     atomic_store(&released, true);
     CHECK_EQ(join(task), -EBADF);
     for (int i = 0; i < LEFT; i++) {
@@ -177,7 +161,7 @@ static int sleeps_twice(void *arg)
 TEST_DRIVERS(a_sleep_that_moves_wakes_once)
 {
     start(2);
-    weft_task *task = spawn_on(1, false, sleeps_twice, NULL);
+    weft_task *task = spawn_in(runtime, 1, false, NULL, sleeps_twice, NULL);
     while (!atomic_load(&armed)) {
         sched_yield();
     }
@@ -185,7 +169,8 @@ TEST_DRIVERS(a_sleep_that_moves_wakes_once)
     while (atomic_load(&ended) < atomic_load(&cloned)) {
         sched_yield();
     }
-    CHECK_EQ(join(spawn_on(1, false, nothing, NULL)), 0); // so it has taken leave of all
+    CHECK_EQ(join(spawn_in(runtime, 1, false, NULL, nothing, NULL)),
+             0); // so it has taken leave of all
     atomic_store(&over, true);
     CHECK_EQ(join(task), 0);
     CHECK_OK(weft_runtime_destroy(runtime));

@@ -1,6 +1,7 @@
 // More carriers and fewer while a runtime runs: who moves, who stays, and that nothing gets lost.
 #include "support/fds.h"
 #include "support/gather.h"
+#include "support/placed.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -45,25 +46,6 @@ static void stop(void)
     CHECK_OK(weft_runtime_destroy(runtime));
 }
 
-static weft_task *spawn_on(int carrier, bool migratable, const char *name, weft_fn fn, void *arg)
-{
-    weft_task *task;
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    attr.name = name;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
-    attr.migratable = migratable;
-    CHECK_OK(weft_runtime_spawn(&task, runtime, fn, arg, &attr));
-    return task;
-}
-
-static int join(weft_task *task)
-{
-    int result;
-    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
-    return result;
-}
-
 static int say_where(void *arg)
 {
     (void)arg;
@@ -73,15 +55,8 @@ static int say_where(void *arg)
 /// The carrier that a task is at home on, and whether it waits for something of that kind: -1 else.
 static int home_of(const char *name, const char *what)
 {
-    static char text[64 * 1024];
     char quoted[64];
-    int fd = memfd_create("dump", 0);
-    CHECK_OK(fd);
-    CHECK_OK(weft_dump_tasks(fd));
-    ssize_t size = pread(fd, text, sizeof text - 1, 0);
-    CHECK_GE(size, 0);
-    CHECK_OK(close(fd));
-    text[size] = '\0';
+    char *text = dump_text();
     (void)snprintf(quoted, sizeof quoted, "\"%s\"", name);
     char *line = strstr(text, quoted);
     CHECK(line != NULL);
@@ -179,12 +154,13 @@ TEST_DRIVERS(new_tasks_go_to_the_carriers_that_are_wanted)
     CHECK_EQ(weft_runtime_carriers(runtime), 4);
     CHECK_EQ(spread(8), 0xfu);
     for (int i = 0; i < 4; i++) {
-        CHECK_EQ(join(spawn_on(i, false, "placed", say_where, NULL)), i);
+        CHECK_EQ(join(spawn_in(runtime, i, false, "placed", say_where, NULL)), i);
     }
     CHECK_OK(weft_runtime_resize(runtime, 2));
     CHECK_EQ(weft_runtime_carriers(runtime), 2);
     CHECK_EQ(spread(8), 0x3u);
-    CHECK_EQ(join(spawn_on(3, false, "placed", say_where, NULL)), 3); // good once, good for ever
+    CHECK_EQ(join(spawn_in(runtime, 3, false, "placed", say_where, NULL)),
+             3); // good once, good for ever
     weft_task *task;
     struct weft_attr attr = WEFT_ATTR_INIT;
     attr.place = WEFT_PLACE_CARRIER;
@@ -217,7 +193,7 @@ TEST_DRIVERS(children_of_one_that_stays_behind_do_not)
     for (int i = 0; i < SHAPES; i++) {
         start(&shapes[i], 4);
         CHECK_OK(weft_runtime_resize(runtime, 2));
-        while (join(spawn_on(3, false, "parent", spawn_children, NULL)) >= 1 << 2) {
+        while (join(spawn_in(runtime, 3, false, "parent", spawn_children, NULL)) >= 1 << 2) {
             sched_yield(); // it has not heard of it yet
         }
         stop();
@@ -259,7 +235,7 @@ TEST_DRIVERS(a_started_thread_keeps_its_carrier)
         struct ticker ticker = { 0 };
         make_pipe(ticker.pipe);
         start(&shapes[i], 4);
-        weft_task *task = spawn_on(3, false, "ticker", tick, &ticker);
+        weft_task *task = spawn_in(runtime, 3, false, "ticker", tick, &ticker);
         await_ticks(&ticker, 3);
         CHECK_OK(weft_runtime_resize(runtime, 1));
         await_ticks(&ticker, 10);
@@ -289,8 +265,8 @@ static bool check_sleeper(const struct shape *shape, weft_time pause_ns)
 {
     start(shape, 4);
     weft_time when = weft_after(pause_ns);
-    weft_task *pinned = spawn_on(3, false, "pinned", sleep_until, &when);
-    weft_task *task = spawn_on(3, true, "sleeper", sleep_until, &when);
+    weft_task *pinned = spawn_in(runtime, 3, false, "pinned", sleep_until, &when);
+    weft_task *task = spawn_in(runtime, 3, true, "sleeper", sleep_until, &when);
     bool in_time = await_home_until("sleeper", "sleep", 3, when) &&
                    await_home_until("pinned", "sleep", 3, when);
     CHECK_OK(weft_runtime_resize(runtime, 1));
@@ -351,10 +327,11 @@ static bool check_reader(const struct shape *shape, bool timed, weft_time limit_
     make_pipe(reader.pipe);
     start(shape, 4);
     reader.limit = limit_ns != WEFT_FOREVER ? weft_after(limit_ns) : WEFT_FOREVER;
-    weft_task *task = spawn_on(3, true, "reader", read_one, &reader);
+    weft_task *task = spawn_in(runtime, 3, true, "reader", read_one, &reader);
     bool in_time = await_home_until("reader", "read", 3, reader.limit);
     CHECK_OK(weft_runtime_resize(runtime, 2));
-    CHECK_EQ(join(spawn_on(3, false, "later", say_where, NULL)), 3); // so it has heard of it
+    CHECK_EQ(join(spawn_in(runtime, 3, false, "later", say_where, NULL)),
+             3); // so it has heard of it
     in_time = in_time && weft_now() < reader.limit;
     // With a remedy its operation binds it to no carrier, and it goes when it is woken.
     bool stays = shape->remedy != WEFT_REMEDY_OFF && limit_ns == WEFT_FOREVER;
@@ -418,12 +395,13 @@ TEST_DRIVERS(futures_take_their_timers_and_operations_along)
         start(&shapes[i], 4);
         weft_sleep_init(&nap.sleep, when);
         weft_read_future(&nap.io, fds[0], &nap.byte, 1);
-        weft_task *task = spawn_on(3, false, "spawner", spawn_futures, &nap);
+        weft_task *task = spawn_in(runtime, 3, false, "spawner", spawn_futures, &nap);
         await_home("spawner", "join", 3);
         for (int n = 1; n < 30; n++) {
             CHECK_OK(weft_runtime_resize(runtime, n % 2 != 0 ? 1 : 4));
         }
-        CHECK_EQ(join(spawn_on(3, false, "later", say_where, NULL)), 3); // so it has heard of it
+        CHECK_EQ(join(spawn_in(runtime, 3, false, "later", say_where, NULL)),
+                 3); // so it has heard of it
         bool in_time = weft_now() < when;
         CHECK_EQ(join(nap.task), 0);
         CHECK_GE(weft_now(), when);
@@ -621,7 +599,7 @@ TEST_DRIVERS(a_shutdown_ends_it)
     for (int i = 0; i < 2 * SHAPES; i++) {
         _Atomic bool began = false;
         start(&shapes[i % SHAPES], 1);
-        weft_task *task = spawn_on(0, i < SHAPES, "resizer", resize_until_refused, &began);
+        weft_task *task = spawn_in(runtime, 0, i < SHAPES, "resizer", resize_until_refused, &began);
         while (!atomic_load(&began)) {
             sched_yield();
         }

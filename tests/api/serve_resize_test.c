@@ -2,6 +2,7 @@
 // accepted, or whom the kernel had queued, goes without an answer.
 #include "support/fds.h"
 #include "support/gather.h"
+#include "support/placed.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -235,16 +236,8 @@ static int meet_at(int carrier)
 /// How often the dump of all tasks says so.
 static int count_dumped(const char *what)
 {
-    static char text[64 * 1024];
     int count = 0;
-    int fd = memfd_create("dump", 0);
-    CHECK_OK(fd);
-    CHECK_OK(weft_dump_tasks(fd));
-    ssize_t size = pread(fd, text, sizeof text - 1, 0);
-    CHECK_GE(size, 0);
-    CHECK_OK(close(fd));
-    text[size] = '\0';
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at++) {
+    for (const char *at = dump_text(); (at = strstr(at, what)) != NULL; at++) {
         count++;
     }
     return count;

@@ -5,6 +5,7 @@
 
 #include "support/fdrun.h"
 #include "support/fds.h"
+#include "support/placed.h"
 
 #include <poll.h>
 #include <string.h>
@@ -178,16 +179,6 @@ static int write_one(void *arg)
     return weft_write(*(int *)arg, "z", 1, WEFT_FOREVER) == 1 ? 0 : -EIO;
 }
 
-static weft_task *start_on(int carrier, weft_fn fn, void *arg)
-{
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    weft_task *task;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = carrier;
-    CHECK_OK(weft_spawn(&task, fn, arg, &attr));
-    return task;
-}
-
 TEST_EVERYWHERE(a_read_is_cancelled_from_another_carrier)
 {
     uint64_t random = test_seed();
@@ -196,12 +187,12 @@ TEST_EVERYWHERE(a_read_is_cancelled_from_another_carrier)
         int polled;
         make_pair(elsewhere.fds);
         weft_read_future(&elsewhere.io, elsewhere.fds[1], &elsewhere.byte, 1);
-        weft_task *task = start_on((weft_carrier_id() + 1) % TEST_CARRIERS, begin_it, &elsewhere);
+        weft_task *task = spawn_on((weft_carrier_id() + 1) % TEST_CARRIERS, begin_it, &elsewhere);
         CHECK_OK(weft_join(&polled, task, WEFT_FOREVER));
         CHECK_EQ(polled, WEFT_PENDING);
         bool written = test_random(&random) % 3 != 0;
         if (written) {
-            task = start_on((weft_carrier_id() + 2) % TEST_CARRIERS, write_one, &elsewhere.fds[0]);
+            task = spawn_on((weft_carrier_id() + 2) % TEST_CARRIERS, write_one, &elsewhere.fds[0]);
             CHECK_OK(weft_sleep(test_random(&random) % (40 * WEFT_US)));
         }
         weft_future_cancel(&elsewhere.io.future);
