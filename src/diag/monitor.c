@@ -106,15 +106,13 @@ __attribute__((noinline, no_sanitize("thread"))) static void find_behind(struct 
                                                                          void *arg)
 {
     struct behind *behind = arg;
-    const struct weft__poller *resident = behind->carrier->resident;
-    if (resident != NULL && task == *(struct weft__task *const volatile *)&resident->task) {
-        return; // it has nothing to do but to wait
-    }
     bool helped = behind->carrier->annex != NULL && *(volatile bool *)&task->movable &&
                   task->migratable;
+    uint64_t word = weft__word_peek(task);
     if (task != behind->current && !helped &&
         *(struct weft__carrier *const volatile *)&task->home == behind->carrier &&
-        (weft__word_peek(task) & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE) {
+        (word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE &&
+        (word & WEFT__WORD_RESIDENT) == 0) { // which has nothing to do but to wait
         struct weft__task copy;
         char *line = behind->count < NAMED ? behind->lines[behind->count] : NULL;
         if (line == NULL ||

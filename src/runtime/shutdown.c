@@ -153,7 +153,9 @@ bool weft_shutting_down(void)
 
 static void note_unless_done(struct weft__task *task, void *arg)
 {
-    *(bool *)arg |= !weft_task_done(task);
+    uint64_t word = weft__word_peek(task);
+    *(bool *)arg |= (word & WEFT__WORD_LIFE) != WEFT__WORD_DONE &&
+                    (word & WEFT__WORD_RESIDENT) == 0;
 }
 
 /// A task that is DONE wakes its joiners before it is counted as ended, which is a matter of

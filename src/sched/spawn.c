@@ -274,7 +274,9 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     // Published before it is linked: a cancel that finds the child in the scope must be able to mark
     // it. Until on_start nobody runs it, whoever wakes it.
     uint64_t flags = (handle != NULL ? 0 : WEFT__WORD_DETACHED) |
-                     (spawn->policy != NULL && !spawn->uncounted ? WEFT__WORD_POLLER : 0);
+                     (spawn->uncounted        ? WEFT__WORD_RESIDENT
+                      : spawn->policy != NULL ? WEFT__WORD_POLLER
+                                              : 0);
     weft__word_init(task, handle != NULL ? 2 : 1, flags);
     rc = weft__scope_enter(spawn->scope, task);
     if (rc < 0) {

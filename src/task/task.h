@@ -35,7 +35,7 @@ struct weft__local_value;
 // The state word.
 //
 //      63      32 31        8 7 6          5         4          3           2       1 0
-//     | unused   | refs:24   |P| CANCELLED|         | DETACHED | LOOK      |NOTIFIED| life |
+//     | unused   | refs:24   |P| CANCELLED| RESIDENT| DETACHED | LOOK      |NOTIFIED| life |
 //
 // life, with the function behind each arrow (all in word.h):
 //
@@ -50,6 +50,7 @@ struct weft__local_value;
 #define WEFT__WORD_NOTIFIED UINT64_C(0x4)   // woken while ACTIVE: do not park
 #define WEFT__WORD_LOOK UINT64_C(0x8)       // something around the task may be cancelled
 #define WEFT__WORD_DETACHED UINT64_C(0x10)  // nobody has a handle; for dumps
+#define WEFT__WORD_RESIDENT UINT64_C(0x20)  // nobody waits for its end; runtime/poller_task.c
 #define WEFT__WORD_CANCELLED UINT64_C(0x40) // weft_task_cancel(): the task as a whole
 #define WEFT__WORD_POLLER UINT64_C(0x80)    // sleeps where no wake reaches it; sched/poller.c
 #define WEFT__WORD_REF UINT64_C(0x100)
