@@ -154,6 +154,25 @@ WEFT_API void weft_sleep_cancel(struct weft_sleep *sleep);
 /// could not be made.
 WEFT_API int weft_sleep_result(const struct weft_sleep *sleep);
 
+/// Leaf future for the next tick of an interval; caller-owned. Embed it, or await or spawn
+/// `&tick.future`. Must stay in place from the first poll until READY. But for `future` its fields are
+/// private.
+struct weft_tick_future {
+    struct weft_future future;
+    struct weft_sleep sleep;
+    struct weft_interval *interval;
+    weft_time *due;
+};
+
+/// Prepares a future that is READY at the next tick: weft_interval_tick() for whoever has no stack to
+/// park. `*due` (may be NULL) is then the moment the tick was due. The interval is borrowed until READY,
+/// and has one tick at a time; ticks that were missed meanwhile are treated as it says. On every error
+/// `*due` is left alone and the tick is still to come: prepare another future for it.
+///
+/// Result:     0; -ECANCELED; -EAGAIN as weft_sleep_result()
+WEFT_API void weft_interval_tick_future(struct weft_tick_future *tick, weft_time *due,
+                                        struct weft_interval *interval);
+
 /// Leaf future for the end of a task; caller-owned. Embed it, or await or spawn `&join.future`. Must
 /// stay in place from the first poll until READY.
 struct weft_join_future {

@@ -70,7 +70,7 @@ WEFT_API int weft_interval_init(struct weft_interval *interval, weft_time first,
 /// Waits for the next tick and stores the moment it was due in `*due` (may be NULL). Several ticks
 /// may be overdue; the policy decides what happens to them.
 ///
-/// Call from:  a virtual thread.
+/// Call from:  a virtual thread. Futures use weft_interval_tick_future() (weft/future.h).
 /// Errors:     -ECANCELED, -EPERM as weft_sleep_until(); the tick is then still to come
 WEFT_API int weft_interval_tick(weft_time *due, struct weft_interval *interval);
 

@@ -159,6 +159,30 @@ static int awaits(void *arg)
     return 0;
 }
 
+/// A timer of theirs goes home, too.
+static int awaits_ticks(void *arg)
+{
+    struct weft_interval interval;
+    weft_time first = weft_after(WEFT_MS);
+    (void)arg;
+    CHECK_OK(weft_interval_init(&interval, first, WEFT_MS, WEFT_MISSED_BURST));
+    for (weft_time i = 0; i < 5; i++) {
+        struct weft_tick_future tick;
+        weft_time due = 0;
+        weft_interval_tick_future(&tick, &due, &interval);
+        CHECK_EQ(weft_await(&tick.future, WEFT_FOREVER), 0);
+        check_on_pool();
+        CHECK_EQ(due, first + i * WEFT_MS);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(threads_of_the_pool_await_ticks)
+{
+    run_on_pool(awaits_ticks, THREADS);
+    run_on_pool(awaits_ticks, 1);
+}
+
 TEST_DRIVERS(threads_of_the_pool_await_io)
 {
     run_on_pool(awaits, THREADS);
