@@ -18,6 +18,10 @@
 //     -EPERM      polled outside a task
 // and what the system call itself says. A descriptor, blocking or not, may be used by any number of
 // these and of blocking calls at the same time. In the simulator they take its sockets only.
+//
+// What is not here takes several operations, or threads of its own: the full forms, weft_sendfile(),
+// weft_copy(), weft_unix_send_fds(), weft_unix_recv_fds(), MSG_WAITALL. A state machine asks for the rest
+// again, or has a virtual thread do it, whose end is a future, too (weft_join_future).
 #ifndef WEFT_ASYNC_IO_H
 #define WEFT_ASYNC_IO_H
 
@@ -50,6 +54,10 @@ WEFT_API void weft_pread_future(struct weft_io_future *io, int fd, void *data, s
                                 int64_t offset);
 WEFT_API void weft_pwrite_future(struct weft_io_future *io, int fd, const void *data, size_t size,
                                  int64_t offset);
+WEFT_API void weft_preadv_future(struct weft_io_future *io, int fd, const struct iovec *parts,
+                                 int count, int64_t offset);
+WEFT_API void weft_pwritev_future(struct weft_io_future *io, int fd, const struct iovec *parts,
+                                  int count, int64_t offset);
 /// Writes down to the disk; with `data_only` not what is not needed to read it back.
 WEFT_API void weft_fsync_future(struct weft_io_future *io, int fd, bool data_only);
 
@@ -62,6 +70,24 @@ WEFT_API void weft_recvmsg_future(struct weft_io_future *io, int fd, struct msgh
                                   int flags);
 WEFT_API void weft_sendmsg_future(struct weft_io_future *io, int fd, const struct msghdr *message,
                                   int flags);
+
+/// Room for an address and a header besides. Caller-owned; embed it, or await or spawn
+/// `&message.future`.
+struct weft_message_future {
+    struct weft_future future;
+    uint64_t opaque[42];
+};
+
+/// Receives, and stores who has sent it: `*addr_size` is the room at `addr`, and when READY the length of
+/// the sender's address, which is cut off if it is longer. On every error it is left alone. `addr` may be
+/// NULL. `flags` as above.
+WEFT_API void weft_recvfrom_future(struct weft_message_future *message, int fd, void *data,
+                                   size_t size, int flags, struct sockaddr *addr,
+                                   uint32_t *addr_size);
+/// Sends to an address; NULL: to the peer of a connected socket.
+WEFT_API void weft_sendto_future(struct weft_message_future *message, int fd, const void *data,
+                                 size_t size, int flags, const struct sockaddr *addr,
+                                 uint32_t addr_size);
 
 /// Takes a connection off a listening socket: the result is its descriptor, which is the caller's also
 /// if the future had been cancelled. `addr` and `addr_size` may be NULL. `flags` are SOCK_CLOEXEC and
@@ -77,6 +103,18 @@ WEFT_API void weft_connect_future(struct weft_io_future *io, int fd, const struc
 /// Waits until one of `events` (POLLIN, POLLOUT, ...) is there: the result is what is ready, also
 /// POLLERR and POLLHUP.
 WEFT_API void weft_poll_future(struct weft_io_future *io, int fd, int events);
+
+/// Caller-owned; embed it, or await or spawn `&splice.future`.
+struct weft_splice_future {
+    struct weft_future future;
+    uint64_t opaque[46];
+};
+
+/// Moves up to `size` bytes from `in` to `out`, one of which is a pipe, inside the kernel: waits for both,
+/// then moves what there is. Offsets, flags and result as weft_splice(); the offsets are read and moved
+/// on until READY. Closing either descriptor ends it.
+WEFT_API void weft_splice_future(struct weft_splice_future *splice, int in, int64_t *in_offset,
+                                 int out, int64_t *out_offset, size_t size, unsigned flags);
 
 WEFT_END_DECLS
 

@@ -20,6 +20,8 @@
 // Buffers are the caller's again when the call returns, whatever it returns. One call transfers at
 // most 0x7ffff000 bytes, as everywhere on Linux.
 //
+// Most of them exist as futures, too: weft/async_io.h.
+//
 // Nothing here raises SIGPIPE: carriers block it, so writing to a pipe or socket that nobody reads is
 // -EPIPE. See docs/living-with-weft.md, "Descriptors".
 #ifndef WEFT_IO_H

@@ -1,4 +1,5 @@
-// io_future.c - one operation of a driver as a future. What the operations are is in io_leaves.c.
+// io_future.c - one operation of a driver as a future. What the operations are is in io_leaves.c; futures
+// of several, one after the other, are in io_splice.c.
 //
 // The danger: the op is the driver's, on one carrier, until its own end; the future may be polled and
 // cancelled from others meanwhile (futures move), and its storage goes when it is READY.
@@ -21,8 +22,10 @@
 //       a signal has cut short is begun again.
 //   I5  An op whose carrier leaves is asked to end, and begun again where the future is polled then, if
 //       nothing had happened.
+//   I6  Between two ops, as between two tries of one, nothing is listed: the descriptors' closes are
+//       compared instead (io/close.c, F7). One that was closed meanwhile has another file's number, or will.
 //
-// Locks: the bell's, alone. Checked by: tests/api/io_future_test.c.
+// Locks: the bell's, alone. Checked by: tests/unit/io_future_test.c.
 #include "future/io_future.h"
 
 #include <errno.h>
@@ -55,10 +58,18 @@ static void settle(struct weft__io_future *io, bool arrived)
     weft_waker_wake(&waker);
 }
 
+static struct weft__io_pair *pair_of(struct weft__io_future *io)
+{
+    return weft__container_of(io, struct weft__io_pair, io);
+}
+
 static void op_done(struct weft__op *op)
 {
     struct weft__io_future *io = weft__container_of(op, struct weft__io_future, op);
     weft__use_end(&io->use);
+    if (weft__unlikely(io->two)) {
+        weft__use_end(&pair_of(io)->also);
+    }
     settle(io, false);
 }
 
@@ -68,16 +79,36 @@ static void ask_driver(struct weft__io_future *io)
 }
 
 /// I3: the descriptor is about to be closed; or I5.
-static void asked(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
+static void ask(struct weft__io_future *io, enum weft__ask_why why)
 {
-    struct weft__io_future *io = weft__container_of(use, struct weft__io_future, use);
-    (void)carrier;
     if (why == WEFT__ASK_MOVES && !weft__op_may_move(&io->op)) {
         return;
     }
     io->closed |= why == WEFT__ASK_CLOSES;
     io->moves |= why == WEFT__ASK_MOVES;
     ask_driver(io);
+}
+
+static void asked(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
+{
+    (void)carrier;
+    ask(weft__container_of(use, struct weft__io_future, use), why);
+}
+
+static void asked_also(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
+{
+    (void)carrier;
+    ask(&weft__container_of(use, struct weft__io_pair, also)->io, why);
+}
+
+/// The op is in flight on this carrier.
+static void list(struct weft__io_future *io, struct weft__carrier *carrier)
+{
+    weft__use_begin(&io->use, carrier, io->use.fd, asked);
+    if (weft__unlikely(io->two)) {
+        struct weft__use *also = &pair_of(io)->also;
+        weft__use_begin(also, carrier, also->fd, asked_also);
+    }
 }
 
 // With a remedy the op is in the carrier's annex (sched/annex.h): it may be cancelled, and ends, anywhere,
@@ -117,7 +148,7 @@ static bool submit_beside(struct weft__io_future *io, struct weft__carrier *carr
     weft__lock_acquire(&annex->lock);
     bool ended = annex->driver->submit(annex->driver_state, &io->op);
     if (!ended) {
-        weft__use_begin_beside(&io->use, carrier, io->op.fd, beside_asked);
+        weft__use_begin_beside(&io->use, carrier, io->use.fd, beside_asked);
     }
     weft__lock_release(&annex->lock);
     return ended;
@@ -140,9 +171,26 @@ static int check_position(const struct weft__io_future *io, const struct weft__c
     if (io->op.offset < 0) {
         return -EINVAL;
     }
-    ssize_t rc = io->op.code == WEFT__OP_WRITE ? pwritev(io->op.fd, NULL, 0, io->op.offset)
-                                               : preadv(io->op.fd, NULL, 0, io->op.offset);
+    bool writes = io->op.code == WEFT__OP_WRITE || io->op.code == WEFT__OP_WRITEV;
+    ssize_t rc = writes ? pwritev(io->op.fd, NULL, 0, io->op.offset)
+                        : preadv(io->op.fd, NULL, 0, io->op.offset);
     return rc < 0 ? -errno : 0;
+}
+
+/// I6. `*file` is what the descriptor was when the future was begun.
+static int use_descriptor(const struct weft__io_future *io, struct weft__carrier *carrier, int fd,
+                          uint16_t *file)
+{
+    int rc = weft__descriptor_use(carrier, fd);
+    if (rc < 0) {
+        return rc;
+    }
+    uint16_t now = weft__descriptor_closes(carrier, fd);
+    if (weft__unlikely(io->known && *file != now)) {
+        return -EBADF;
+    }
+    *file = now;
+    return 0;
 }
 
 /// What comes before the op: 0, or what the future ends with; -EAGAIN: ask again.
@@ -152,17 +200,13 @@ static int prepare(struct weft__io_future *io, struct weft__carrier *carrier)
         return io->error;
     }
     int rc = check_position(io, carrier->crew);
-    rc = rc < 0 ? rc : weft__descriptor_use(carrier, io->op.fd);
-    if (rc < 0) {
-        return rc;
+    rc = rc < 0 ? rc : use_descriptor(io, carrier, io->use.fd, &io->file);
+    if (rc == 0 && weft__unlikely(io->two)) {
+        struct weft__io_pair *pair = pair_of(io);
+        rc = use_descriptor(io, carrier, pair->also.fd, &pair->also_file);
     }
-    uint16_t file = weft__descriptor_closes(carrier, io->op.fd);
-    if (weft__unlikely(io->known && io->file != file)) {
-        return -EBADF; // io/close.c, F7
-    }
-    io->known = true;
-    io->file = file;
-    return 0;
+    io->known |= rc == 0;
+    return rc;
 }
 
 /// On the carrier, which has no task at the moment: what has no op is over at once.
@@ -173,7 +217,7 @@ static void begin_there(struct weft__io_future *io, struct weft__carrier *carrie
     if (rc < 0) {
         io->op.result = rc == -EAGAIN ? -EINTR : rc; // somebody is inside close(2): once more
     } else if (!carrier->driver->submit(carrier->driver_state, &io->op)) {
-        weft__use_begin(&io->use, carrier, io->op.fd, asked);
+        list(io, carrier);
         return;
     }
     settle(io, false);
@@ -243,7 +287,7 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
         return ready(io, rc);
     }
     io->begun = true;
-    if (weft__unlikely(carrier->annex != NULL)) {
+    if (weft__unlikely(carrier->annex != NULL) && !io->two) {
         io->phase = IN_FLIGHT;
         weft__bell_set(&io->bell, waker);
         if (submit_beside(io, carrier)) {
@@ -256,7 +300,7 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
         io->phase = IN_FLIGHT; // for end(), which may have to begin again
         return end(io, waker);
     }
-    weft__use_begin(&io->use, carrier, io->op.fd, asked);
+    list(io, carrier);
     weft__bell_set(&io->bell, waker); // done() is called by this thread, and later
     io->phase = IN_FLIGHT;
     return WEFT_PENDING;
@@ -265,8 +309,8 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
 static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
 {
     struct weft__carrier *self = weft__carrier_self();
-    if (io->cancelled) {
-        return ready(io, -ECANCELED);
+    if (io->cancelled || io->closed) {
+        return ready(io, io->cancelled ? -ECANCELED : -EBADF);
     }
     const struct weft__task *task = self != NULL ? self->current : weft__task_self();
     if (task == NULL) {
@@ -278,7 +322,7 @@ static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
     return self != NULL ? begin_here(io, waker) : begin_from_abroad(io, waker);
 }
 
-static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
+enum weft_poll weft__io_future_poll(struct weft_future *future, weft_waker *waker)
 {
     struct weft__io_future *io = of(future);
     switch ((enum phase)io->phase) {
@@ -319,13 +363,24 @@ static void cancel(struct weft_future *future)
     }
 }
 
-void weft__io_future_init(struct weft_io_future *public_io, struct weft__op op, int error)
+void weft__io_future_init(struct weft__io_future *io, struct weft__op op, int error)
 {
-    struct weft__io_future *io = (struct weft__io_future *)(void *)public_io;
     *io = (struct weft__io_future){
         .op = op,
+        .use = { .fd = op.fd },
         .error = error,
         .request = { .node.kind = WEFT__NODE_REQUEST, .fn = request_arrived },
     };
-    weft_future_init(&io->future, poll, cancel);
+    weft_future_init(&io->future, weft__io_future_poll, cancel);
+}
+
+bool weft__io_future_fresh(const struct weft__io_future *io)
+{
+    return io->phase == FRESH;
+}
+
+void weft__io_future_again(struct weft__io_future *io, struct weft__op op)
+{
+    io->op = op;
+    io->phase = FRESH;
 }

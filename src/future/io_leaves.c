@@ -23,7 +23,7 @@ static void transfer(struct weft_io_future *io, enum weft__op_code code, int fd,
     struct weft__op op = {
         .code = (uint8_t)code, .fd = fd, .data = data, .size = capped(size), .offset = offset
     };
-    weft__io_future_init(io, op, 0);
+    weft__io_future_init(weft__io_future_of(io), op, 0);
 }
 
 void weft_read_future(struct weft_io_future *io, int fd, void *data, size_t size)
@@ -40,7 +40,7 @@ static void transfer_at(struct weft_io_future *io, enum weft__op_code code, int 
                         size_t size, int64_t offset)
 {
     transfer(io, code, fd, data, size, offset);
-    ((struct weft__io_future *)(void *)io)->at_position = true;
+    weft__io_future_of(io)->at_position = true;
 }
 
 void weft_pread_future(struct weft_io_future *io, int fd, void *data, size_t size, int64_t offset)
@@ -55,31 +55,45 @@ void weft_pwrite_future(struct weft_io_future *io, int fd, const void *data, siz
 }
 
 static void vector(struct weft_io_future *io, enum weft__op_code code, int fd,
-                   const struct iovec *parts, int count)
+                   const struct iovec *parts, int count, int64_t offset)
 {
     struct weft__op op = { .code = (uint8_t)code,
                            .fd = fd,
                            .data = writable(parts),
                            .size = (size_t)count,
-                           .offset = -1 };
+                           .offset = offset };
     int error = count < 0 || count > IOV_MAX ? -EINVAL : 0;
-    weft__io_future_init(io, op, parts == NULL && count > 0 ? -EFAULT : error);
+    weft__io_future_init(weft__io_future_of(io), op, parts == NULL && count > 0 ? -EFAULT : error);
 }
 
 void weft_readv_future(struct weft_io_future *io, int fd, const struct iovec *parts, int count)
 {
-    vector(io, WEFT__OP_READV, fd, parts, count);
+    vector(io, WEFT__OP_READV, fd, parts, count, -1);
 }
 
 void weft_writev_future(struct weft_io_future *io, int fd, const struct iovec *parts, int count)
 {
-    vector(io, WEFT__OP_WRITEV, fd, parts, count);
+    vector(io, WEFT__OP_WRITEV, fd, parts, count, -1);
+}
+
+void weft_preadv_future(struct weft_io_future *io, int fd, const struct iovec *parts, int count,
+                        int64_t offset)
+{
+    vector(io, WEFT__OP_READV, fd, parts, count, offset);
+    weft__io_future_of(io)->at_position = true;
+}
+
+void weft_pwritev_future(struct weft_io_future *io, int fd, const struct iovec *parts, int count,
+                         int64_t offset)
+{
+    vector(io, WEFT__OP_WRITEV, fd, parts, count, offset);
+    weft__io_future_of(io)->at_position = true;
 }
 
 void weft_fsync_future(struct weft_io_future *io, int fd, bool data_only)
 {
     struct weft__op op = { .code = WEFT__OP_FSYNC, .fd = fd, .flags = data_only ? 1 : 0 };
-    weft__io_future_init(io, op, 0);
+    weft__io_future_init(weft__io_future_of(io), op, 0);
 }
 
 // Sockets.
@@ -92,7 +106,7 @@ static void exchange(struct weft_io_future *io, enum weft__op_code code, int fd,
                            .data = data,
                            .size = capped(size),
                            .flags = (uint32_t)(flags & ~MSG_WAITALL) };
-    weft__io_future_init(io, op, 0);
+    weft__io_future_init(weft__io_future_of(io), op, 0);
 }
 
 void weft_recv_future(struct weft_io_future *io, int fd, void *data, size_t size, int flags)
@@ -111,7 +125,7 @@ static void message_op(struct weft_io_future *io, enum weft__op_code code, int f
     struct weft__op op = {
         .code = (uint8_t)code, .fd = fd, .data = message, .flags = (uint32_t)(flags & ~MSG_WAITALL)
     };
-    weft__io_future_init(io, op, message == NULL ? -EFAULT : 0);
+    weft__io_future_init(weft__io_future_of(io), op, message == NULL ? -EFAULT : 0);
 }
 
 void weft_recvmsg_future(struct weft_io_future *io, int fd, struct msghdr *message, int flags)
@@ -134,7 +148,8 @@ void weft_accept_future(struct weft_io_future *io, int fd, struct sockaddr *addr
                            .addr_size = addr != NULL ? addr_size : NULL,
                            .flags = (uint32_t)flags };
     int error = (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0 ? -EINVAL : 0;
-    weft__io_future_init(io, op, addr != NULL && addr_size == NULL ? -EFAULT : error);
+    weft__io_future_init(weft__io_future_of(io), op,
+                         addr != NULL && addr_size == NULL ? -EFAULT : error);
 }
 
 void weft_connect_future(struct weft_io_future *io, int fd, const struct sockaddr *addr,
@@ -143,11 +158,12 @@ void weft_connect_future(struct weft_io_future *io, int fd, const struct sockadd
     struct weft__op op = {
         .code = WEFT__OP_CONNECT, .fd = fd, .data = writable(addr), .size = addr_size
     };
-    weft__io_future_init(io, op, addr == NULL ? -EFAULT : 0);
+    weft__io_future_init(weft__io_future_of(io), op, addr == NULL ? -EFAULT : 0);
 }
 
 void weft_poll_future(struct weft_io_future *io, int fd, int events)
 {
     struct weft__op op = { .code = WEFT__OP_POLL, .fd = fd, .flags = (uint32_t)events };
-    weft__io_future_init(io, op, events < 0 || events > UINT16_MAX ? -EINVAL : 0);
+    weft__io_future_init(weft__io_future_of(io), op,
+                         events < 0 || events > UINT16_MAX ? -EINVAL : 0);
 }

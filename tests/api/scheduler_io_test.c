@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { ECHOES = 8, ROUNDS = 50 };
@@ -157,6 +159,54 @@ static int awaits(void *arg)
     CHECK_EQ(await_io(&io, WEFT_FOREVER), 0);
     CHECK_OK(weft_close(file));
     return 0;
+}
+
+/// Futures of several operations, or with a header of their own.
+static int awaits_longer_ones(void *arg)
+{
+    struct weft_io_future io;
+    struct weft_message_future message;
+    struct weft_splice_future splice;
+    char data[8] = "";
+    struct iovec parts[2] = { { data, 1 }, { data + 1, 7 } };
+    int64_t offset = 1;
+    int fds[2];
+    (void)arg;
+    open_pipe(fds);
+    int file = memfd_create("file", MFD_CLOEXEC);
+    CHECK_OK(file);
+    CHECK_EQ(pwrite(file, "abcd", 4, 0), 4);
+    weft_splice_future(&splice, file, &offset, fds[1], NULL, 100, 0);
+    CHECK_EQ(weft_await(&splice.future, WEFT_FOREVER), 3);
+    CHECK_EQ(offset, 4);
+    check_on_pool();
+    weft_readv_future(&io, fds[0], parts, 2);
+    CHECK_EQ(await_io(&io, WEFT_FOREVER), 3);
+    CHECK_EQ(memcmp(data, "bcd", 3), 0);
+    weft_splice_future(&splice, fds[0], NULL, file, NULL, 100, 0);
+    CHECK_EQ(weft_await(&splice.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    weft_preadv_future(&io, file, parts, 2, 2);
+    CHECK_EQ(await_io(&io, WEFT_FOREVER), 2);
+    CHECK_OK(weft_close(file));
+    CHECK_OK(weft_close(fds[0]));
+    CHECK_OK(weft_close(fds[1]));
+    CHECK_OK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds));
+    weft_sendto_future(&message, fds[0], "xyz", 3, 0, NULL, 0);
+    CHECK_EQ(weft_await(&message.future, WEFT_FOREVER), 3);
+    weft_recvfrom_future(&message, fds[1], data, sizeof data, 0, NULL, NULL);
+    CHECK_EQ(weft_await(&message.future, WEFT_FOREVER), 3);
+    check_on_pool();
+    weft_recvfrom_future(&message, fds[1], data, sizeof data, 0, NULL, NULL);
+    CHECK_EQ(weft_await(&message.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    CHECK_OK(weft_close(fds[0]));
+    CHECK_OK(weft_close(fds[1]));
+    return 0;
+}
+
+TEST_DRIVERS(threads_of_the_pool_await_longer_io)
+{
+    run_on_pool(awaits_longer_ones, THREADS);
+    run_on_pool(awaits_longer_ones, 1);
 }
 
 /// A timer of theirs goes home, too.

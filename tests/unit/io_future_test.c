@@ -243,9 +243,27 @@ static int use_a_file(void *arg)
     weft_readv_future(&io, file, rooms, 2);
     CHECK_EQ(await_io(&io), 4);
     CHECK_EQ(memcmp(data, "aXcd", 4), 0);
+    weft_pwritev_future(&io, file, parts, 2, 3);
+    CHECK_EQ(await_io(&io), 4);
+    weft_preadv_future(&io, file, rooms, 2, 2);
+    CHECK_EQ(await_io(&io), 5);
+    CHECK_EQ(memcmp(data, "cabcd", 5), 0);
+    CHECK_EQ(lseek(file, 0, SEEK_CUR), 4); // the file's own position stays
+    weft_preadv_future(&io, file, rooms, 2, -1);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    weft_pwritev_future(&io, file, parts, 2, -1);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    weft_pwritev_future(&io, file, parts, 1025, 0);
+    CHECK_EQ(await_io(&io), -EINVAL);
+    weft_preadv_future(&io, file, NULL, 1, 0);
+    CHECK_EQ(await_io(&io), -EFAULT);
     CHECK_OK(weft_close(file));
     int ends[2];
     CHECK_OK(pipe(ends));
+    weft_preadv_future(&io, ends[0], rooms, 2, 0);
+    CHECK_EQ(await_io(&io), -ESPIPE);
+    weft_pwritev_future(&io, ends[1], parts, 2, 0);
+    CHECK_EQ(await_io(&io), -ESPIPE);
     weft_pread_future(&io, ends[0], data, 1, 0);
     CHECK_EQ(await_io(&io), -ESPIPE);
     weft_poll_future(&io, ends[1], POLLOUT);
@@ -300,6 +318,109 @@ static int connect_them(void *arg)
 TEST_DRIVERS(sockets_are_accepted_and_connected)
 {
     run(connect_them);
+}
+
+// Messages with addresses.
+
+static struct weft_addr local_of(const weft_dgram *dgram)
+{
+    struct weft_addr addr;
+    CHECK_OK(weft_dgram_local(dgram, &addr));
+    return addr;
+}
+
+static int64_t await_message(struct weft_message_future *message, weft_time deadline)
+{
+    int64_t result = weft_await(&message->future, deadline);
+    weft_future_fini(&message->future);
+    return result;
+}
+
+TEST_EVERYWHERE(messages_are_sent_to_and_received_from)
+{
+    weft_dgram *ends[2];
+    struct weft_addr addrs[2];
+    struct weft_message_future in, out;
+    struct sockaddr_storage from = { 0 };
+    uint32_t to_size;
+    uint32_t from_size = sizeof from;
+    char data[8] = "";
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(weft_dgram_bind(&ends[i], "udp://127.0.0.1:0", NULL));
+        addrs[i] = local_of(ends[i]);
+    }
+    int fds[2] = { weft_dgram_fd(ends[0]), weft_dgram_fd(ends[1]) };
+    const struct sockaddr *to = weft_addr_sockaddr(&addrs[1], &to_size);
+    weft_recvfrom_future(&in, fds[1], data, sizeof data, 0, (struct sockaddr *)&from, &from_size);
+    CHECK_EQ(await_message(&in, weft_after(WEFT_MS)), -ETIMEDOUT);
+    CHECK_EQ(from_size, sizeof from); // left alone
+    struct weft_message_future prepared;
+    weft_recvfrom_future(&prepared, fds[1], data, sizeof data, 0, (struct sockaddr *)&from,
+                         &from_size);
+    in = prepared; // it may be moved before its first poll
+    memset(&prepared, 0x5a, sizeof prepared);
+    struct hand hand = { 0 };
+    CHECK_EQ(hand_poll(&hand, &in.future), WEFT_PENDING);
+    weft_sendto_future(&out, fds[0], "abc", 3, 0, to, to_size);
+    CHECK_EQ(await_message(&out, WEFT_FOREVER), 3);
+    CHECK_EQ(await_message(&in, WEFT_FOREVER), 3);
+    CHECK_EQ(memcmp(data, "abc", 3), 0);
+    struct weft_addr sender;
+    CHECK_OK(weft_addr_from_sockaddr(&sender, WEFT_ADDR_UDP, (struct sockaddr *)&from, from_size));
+    CHECK(weft_addr_equal(&sender, &addrs[0]));
+    weft_recvfrom_future(&in, fds[1], data, sizeof data, 0, NULL, NULL);
+    weft_sendto_future(&out, fds[0], "de", 2, 0, to, to_size);
+    CHECK_EQ(await_message(&out, WEFT_FOREVER), 2);
+    CHECK_EQ(await_message(&in, WEFT_FOREVER), 2);
+    weft_sendto_future(&out, fds[0], "de", 2, 0, NULL, 0);
+    CHECK(await_message(&out, WEFT_FOREVER) < 0); // it has no peer
+    weft_recvfrom_future(&in, fds[1], data, sizeof data, 0, (struct sockaddr *)&from, NULL);
+    CHECK_EQ(await_message(&in, WEFT_FOREVER), -EFAULT);
+    CHECK_OK(weft_dgram_close(ends[0]));
+    CHECK_OK(weft_dgram_close(ends[1]));
+}
+
+static int receive_messages(void *arg)
+{
+    (void)arg;
+    struct weft_message_future in;
+    struct hand hand = { 0 };
+    struct sockaddr_in addr = loopback(0);
+    struct sockaddr_in from = { 0 };
+    uint32_t size = sizeof addr;
+    char data[8] = "";
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK_OK(fd);
+    CHECK_OK(bind(fd, (struct sockaddr *)&addr, sizeof addr));
+    CHECK_OK(getsockname(fd, (struct sockaddr *)&addr, &size));
+    uint32_t room = 4; // the address is cut, its length is not
+    weft_recvfrom_future(&in, fd, data, sizeof data, 0, (struct sockaddr *)&from, &room);
+    CHECK_EQ(hand_poll(&hand, &in.future), WEFT_PENDING);
+    CHECK_EQ(weft_sendto(fd, "x", 1, 0, (struct sockaddr *)&addr, sizeof addr, WEFT_FOREVER), 1);
+    CHECK_EQ(await_message(&in, WEFT_FOREVER), 1);
+    CHECK_EQ(room, sizeof from);
+    CHECK_EQ(from.sin_port, addr.sin_port);
+    CHECK_EQ(from.sin_addr.s_addr, 0);
+    weft_recvfrom_future(&in, fd, data, sizeof data, MSG_DONTWAIT, NULL, NULL);
+    CHECK_EQ(await_message(&in, WEFT_FOREVER), -EAGAIN);
+    weft_recvfrom_future(&in, fd, data, sizeof data, 0, NULL, NULL);
+    CHECK_EQ(hand_poll(&hand, &in.future), WEFT_PENDING);
+    weft_future_cancel(&in.future);
+    CHECK_EQ(await_message(&in, WEFT_FOREVER), -ECANCELED);
+    weft_recvfrom_future(&in, fd, data, sizeof data, 0, NULL, NULL);
+    weft_task *task; // as a task of its own
+    int result;
+    CHECK_OK(weft_spawn_future(&task, &in.future, NULL));
+    let_others_park();
+    CHECK_OK(weft_close(fd));
+    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+    CHECK_EQ(result, -EBADF);
+    return 0;
+}
+
+TEST_DRIVERS(messages_are_waited_for)
+{
+    run(receive_messages);
 }
 
 TEST_EVERYWHERE(what_makes_no_sense_is_refused)
