@@ -4,6 +4,7 @@
 
 #include <weft/addr.h>
 #include <weft/async_io.h>
+#include <weft/async_net.h>
 #include <weft/barrier.h>
 #include <weft/base.h>
 #include <weft/blocking.h>

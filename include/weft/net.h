@@ -5,7 +5,8 @@
 // an idle connection holds no buffer at all. Written bytes are collected and sent once per step of the
 // carrier, which is soon: when the writing task parks, or its time slice ends.
 //
-// One task may read while another writes; two readers, or two writers, at once get -EBUSY.
+// One task may read while another writes; two readers, or two writers, at once get -EBUSY. Futures that
+// read, write and accept are in weft/async_net.h.
 #ifndef WEFT_NET_H
 #define WEFT_NET_H
 

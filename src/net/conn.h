@@ -11,7 +11,8 @@
 //       is copied at once. So there are always buffers under way, whoever holds theirs for how long.
 //   N3  `armed` and `sends` say which ops the driver owns, `inside` how many tasks are in the middle of
 //       a call. The memory of a connection is freed by whoever is the last of these to go after it
-//       was closed. A task inside looks at `closing` after each park or yield.
+//       was closed. A task inside looks at `closing` after each park or yield. So does a future that waits
+//       (conn_future.c), which counts as one.
 //       One that drains (conn_drain.c) is not closed yet.
 //   N4  A release function is called exactly once for each reference that was queued, after the
 //       kernel has let go of the bytes.
@@ -19,6 +20,7 @@
 #define WEFT_NET_CONN_H
 
 #include <errno.h>
+#include <limits.h>
 
 #include <weft/net.h>
 
@@ -26,6 +28,9 @@
 #include "sched/guest.h"
 #include "task/host.h"
 #include "task/wait.h"
+
+/// Not a result: what is asked for is not there yet, and will be announced.
+#define WEFT__CONN_WAITS INT_MIN
 
 /// Pieces that one connection may hold. Before the last one a multishot receive is stopped; that one
 /// is in the heap and takes whatever still comes.
@@ -153,7 +158,11 @@ static inline void weft__conn_wake(struct weft__wait **slot)
     // Who withdraws does so on this carrier and leaves the slot before anybody else runs there.
     if (wait != NULL &&
         atomic_load_explicit(&wait->state, memory_order_relaxed) == WEFT__WAIT_OPEN) {
-        weft__complete(wait, 0);
+        if (weft__unlikely(wait->mode == WEFT__WAIT_CALL)) {
+            wait->ask(wait); // a future's: goes on, and may leave, at once (net/leaf.h)
+        } else {
+            weft__complete(wait, 0);
+        }
     }
 }
 
@@ -181,6 +190,12 @@ void weft__conn_in_arm(struct weft__conn *conn);
 void weft__conn_in_init(struct weft__conn *conn);
 /// Gives back what was received. The receive op may still be in flight.
 void weft__conn_in_fini(struct weft__conn *conn);
+/// A peek up to the point where it has to wait, by somebody who may read: what it says, or WAITS. The
+/// second is for one that has begun (conn->reading); if it says WAITS, conn->reader is woken.
+int weft__conn_peek_now(struct weft__conn *conn, struct weft_slice *in, size_t at_least);
+int weft__conn_ask_for_more(struct weft__conn *conn, struct weft_slice *in, size_t at_least);
+/// Copies what is buffered, and consumes it.
+size_t weft__conn_copy_out(struct weft__conn *conn, char *data, size_t size);
 /// Ends the receive op without losing a byte, and moves all bytes to the heap.
 int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task);
 
@@ -191,6 +206,10 @@ void weft__conn_out_init(struct weft__conn *conn);
 void weft__conn_out_drop(struct weft__conn *conn);
 /// Hands what is queued to the driver.
 void weft__conn_send(struct weft__conn *conn);
+/// Queues a copy if there is room, or an error, or WAITS: conn->writer is woken when there is.
+int weft__conn_write_now(struct weft__conn *conn, const void *data, size_t size);
+/// Sends: 0 if nothing is queued any more, or an error, or WAITS as above.
+int weft__conn_flush_now(struct weft__conn *conn);
 
 // chunk.c: output memory, kept by the carrier for reuse.
 

@@ -132,10 +132,10 @@ static int wait_for_more(struct weft__conn *conn, struct weft__task *task, weft_
     return weft__conn_pause(conn, &conn->reader, task, WEFT__WAIT_WITHDRAW, "receive", deadline);
 }
 
-static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
-                     size_t at_least, weft_time deadline)
+/// What a peek that has not found enough in one place says, or WAITS: the receive op will bring more.
+static inline int ask_for_more(struct weft__conn *conn, struct weft_slice *in, size_t at_least)
 {
-    for (;;) {
+    do {
         int rc = conn->pieces_held > 0 ? weft__pieces_gather(conn, at_least) : 0;
         if (rc < 0) {
             return rc;
@@ -148,8 +148,21 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
         }
         arm(conn);
         if (conn->armed) {
-            rc = wait_for_more(conn, task, deadline);
+            return WEFT__CONN_WAITS;
         } // else it came at once
+    } while (!lend(conn, in, at_least));
+    return as_count(in->size);
+}
+
+static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
+                     size_t at_least, weft_time deadline)
+{
+    for (;;) {
+        int rc = ask_for_more(conn, in, at_least);
+        if (rc != WEFT__CONN_WAITS) {
+            return rc;
+        }
+        rc = wait_for_more(conn, task, deadline);
         if (rc < 0) {
             return rc;
         }
@@ -171,12 +184,9 @@ static int glance(struct weft__conn *conn, struct weft_slice *in)
     return conn->ended || conn->read_error != 0 ? last_words(conn, 0) : -EAGAIN;
 }
 
-static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
-                size_t at_least, weft_time deadline)
+/// What a peek says without asking for more, or WAITS: it has to.
+static inline int peek_now(struct weft__conn *conn, struct weft_slice *in, size_t at_least)
 {
-    if (weft__unlikely(weft__scope_cancelled(task))) {
-        return -ECANCELED;
-    }
     if (weft__unlikely(conn->reading)) {
         return -EBUSY; // what is there is his, and may move
     }
@@ -186,13 +196,33 @@ static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_sl
     if (at_least > conn->frame_limit) {
         return -EMSGSIZE;
     }
-    if (weft__likely(lend(conn, in, at_least))) {
-        return as_count(in->size);
+    return weft__likely(lend(conn, in, at_least)) ? as_count(in->size) : WEFT__CONN_WAITS;
+}
+
+static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
+                size_t at_least, weft_time deadline)
+{
+    if (weft__unlikely(weft__scope_cancelled(task))) {
+        return -ECANCELED;
+    }
+    int rc = peek_now(conn, in, at_least);
+    if (weft__likely(rc != WEFT__CONN_WAITS)) {
+        return rc;
     }
     conn->reading = true;
-    int rc = peek_slow(conn, task, in, at_least, deadline);
+    rc = peek_slow(conn, task, in, at_least, deadline);
     conn->reading = false;
     return rc;
+}
+
+int weft__conn_peek_now(struct weft__conn *conn, struct weft_slice *in, size_t at_least)
+{
+    return peek_now(conn, in, at_least);
+}
+
+int weft__conn_ask_for_more(struct weft__conn *conn, struct weft_slice *in, size_t at_least)
+{
+    return ask_for_more(conn, in, at_least);
 }
 
 int weft_conn_peek(weft_conn *conn, struct weft_slice *in, size_t at_least, weft_time deadline)
@@ -214,8 +244,7 @@ void weft_conn_consume(weft_conn *conn, size_t size)
     weft__pieces_drop(conn, size);
 }
 
-/// Copies what is buffered.
-static size_t copy_out(struct weft__conn *conn, char *data, size_t size)
+size_t weft__conn_copy_out(struct weft__conn *conn, char *data, size_t size)
 {
     size_t done = 0;
     struct weft_slice in;
@@ -274,7 +303,7 @@ static int64_t read_more(struct weft__conn *conn, struct weft__task *task, char 
         if (rc < 0) {
             return rc;
         }
-        size_t caught = copy_out(conn, data, size);
+        size_t caught = weft__conn_copy_out(conn, data, size);
         if (caught > 0 || conn->ended || conn->read_error != 0) {
             return caught > 0 ? (int64_t)caught : last_words(conn, 0);
         }
@@ -282,13 +311,13 @@ static int64_t read_more(struct weft__conn *conn, struct weft__task *task, char 
     }
     struct weft_slice in;
     int rc = peek_slow(conn, task, &in, 1, deadline);
-    return rc > 0 ? (int64_t)copy_out(conn, data, size) : rc;
+    return rc > 0 ? (int64_t)weft__conn_copy_out(conn, data, size) : rc;
 }
 
 static int64_t read_all(struct weft__conn *conn, struct weft__task *task, char *data, size_t size,
                         weft_time deadline)
 {
-    size_t done = copy_out(conn, data, size);
+    size_t done = weft__conn_copy_out(conn, data, size);
     while (done < size) {
         conn->midway = done > 0;
         int64_t more = read_more(conn, task, data + done, size - done, deadline);

@@ -267,21 +267,37 @@ void weft__conn_send(struct weft__conn *conn)
     send_on(conn);
 }
 
+/// Whether no more than `left` bytes are queued. WAITS: not yet, and the caller may wait for that.
+static int drained(struct weft__conn *conn, size_t left)
+{
+    if (conn->write_error != 0 || conn->out_bytes <= left) {
+        return conn->write_error;
+    }
+    if (conn->writer != NULL) {
+        return -EBUSY;
+    }
+    conn->writer_wants = left;
+    return WEFT__CONN_WAITS;
+}
+
 /// Sends, and waits until no more than `left` bytes are queued.
 static int drain(struct weft__conn *conn, struct weft__task *task, size_t left, weft_time deadline)
 {
+    int rc;
     send_on(conn);
-    while (conn->write_error == 0 && conn->out_bytes > left) {
-        if (conn->writer != NULL) {
-            return -EBUSY;
-        }
-        conn->writer_wants = left;
-        int rc = weft__conn_pause(conn, &conn->writer, task, WEFT__WAIT_WITHDRAW, "send", deadline);
+    while ((rc = drained(conn, left)) == WEFT__CONN_WAITS) {
+        rc = weft__conn_pause(conn, &conn->writer, task, WEFT__WAIT_WITHDRAW, "send", deadline);
         if (rc < 0) {
             return rc;
         }
     }
-    return conn->write_error;
+    return rc;
+}
+
+int weft__conn_flush_now(struct weft__conn *conn)
+{
+    send_on(conn);
+    return drained(conn, 0);
 }
 
 /// Whether a writer that has entered may queue something now; waits for room.
@@ -332,6 +348,16 @@ static int put_copy(struct weft__conn *conn, const void *data, size_t size)
     conn->out_bytes += size;
     send_soon(conn);
     return 0;
+}
+
+int weft__conn_write_now(struct weft__conn *conn, const void *data, size_t size)
+{
+    int rc = conn->finished ? -EPIPE : conn->write_error;
+    if (rc == 0 && conn->out_bytes >= conn->output_limit) {
+        send_on(conn);
+        rc = drained(conn, conn->output_limit - 1);
+    }
+    return rc == 0 && size > 0 ? put_copy(conn, data, size) : rc;
 }
 
 int weft_conn_write(weft_conn *conn, const void *data, size_t size, weft_time deadline)

@@ -172,19 +172,25 @@ static bool is_shortage(int error)
     return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
 }
 
-/// Waits a little, longer each time in a row.
-static int back_off(struct weft__listener *listener, struct weft__task *task, weft_time deadline)
+/// How long to wait, longer each time in a row.
+static weft_time next_pause(struct weft__listener *listener)
 {
     weft_time pause = listener->back_off_ns != 0 ? listener->back_off_ns : FIRST_BACK_OFF_NS;
     listener->back_off_ns = pause * 2 < LONGEST_BACK_OFF_NS ? pause * 2 : LONGEST_BACK_OFF_NS;
-    weft_time until = weft__host_now(task) + pause;
+    return pause;
+}
+
+/// Waits a little.
+static int back_off(struct weft__listener *listener, struct weft__task *task, weft_time deadline)
+{
+    weft_time until = weft__host_now(task) + next_pause(listener);
     int rc = weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_WITHDRAW, "accept",
                              until < deadline ? until : deadline);
     return rc == -ETIMEDOUT && until < deadline ? 0 : rc;
 }
 
-/// Deals with what the accept op complained about. 0: go on accepting.
-static int recover(struct weft__listener *listener, struct weft__task *task, weft_time deadline)
+/// Deals with what the accept op complained about. 0: go on accepting; 1: after a pause.
+static int recover(struct weft__listener *listener)
 {
     int error = listener->error;
     bool pause = listener->pausing;
@@ -202,7 +208,7 @@ static int recover(struct weft__listener *listener, struct weft__task *task, wef
     } else if (error != 0) {
         return error;
     }
-    return pause ? back_off(listener, task, deadline) : 0;
+    return pause;
 }
 
 /// Ends the accept op; what it has brought is kept.
@@ -230,7 +236,8 @@ static int wait_for_one(struct weft__listener *listener, struct weft__task *task
 {
     int looks = 0;
     while (listener->waiting == NULL && !listener->closed) {
-        int rc = recover(listener, task, deadline);
+        int rc = recover(listener);
+        rc = rc > 0 ? back_off(listener, task, deadline) : rc;
         if (rc < 0) {
             return rc;
         }
@@ -272,6 +279,37 @@ static struct weft__task *enter(const struct weft__listener *listener, int *rc)
     return task;
 }
 
+static struct weft__conn *take_first(struct weft__listener *listener)
+{
+    struct weft__conn *conn = first_waiting(listener);
+    listener->back_off_ns = 0;
+    listener->stats.accepted++;
+    take_spare(listener);
+    return conn;
+}
+
+int weft__listener_accept_now(struct weft__listener *listener, struct weft__conn **conn,
+                              weft_time *pause_ns)
+{
+    *pause_ns = 0;
+    while (listener->waiting == NULL && !listener->closed) {
+        int rc = recover(listener);
+        if (rc != 0) {
+            *pause_ns = rc > 0 ? next_pause(listener) : 0;
+            return rc > 0 ? WEFT__CONN_WAITS : rc;
+        }
+        arm(listener);
+        if (listener->waiting == NULL && listener->armed) {
+            return WEFT__CONN_WAITS;
+        }
+    }
+    if (listener->closed) {
+        return -EBADF;
+    }
+    *conn = take_first(listener);
+    return 0;
+}
+
 static int accept_inside(struct weft__conn **conn, struct weft__listener *listener,
                          struct weft__task *task, weft_time deadline)
 {
@@ -285,10 +323,7 @@ static int accept_inside(struct weft__conn **conn, struct weft__listener *listen
     if (rc < 0 || listener->closed) {
         return rc;
     }
-    *conn = first_waiting(listener);
-    listener->back_off_ns = 0;
-    listener->stats.accepted++;
-    take_spare(listener);
+    *conn = take_first(listener);
     return 0;
 }
 

@@ -39,6 +39,11 @@ void weft__listener_pause(struct weft__listener *listener);
 /// Or, with false, waits again. On the listener's carrier.
 void weft__listener_end(struct weft__listener *listener, bool ending);
 
+/// An accept up to the point where it has to wait, by somebody who may: 0 and a connection, an error, or
+/// WEFT__CONN_WAITS: listener->acceptor is woken, or, if `*pause_ns` is not 0, ask again after that time.
+int weft__listener_accept_now(struct weft__listener *listener, struct weft__conn **conn,
+                              weft_time *pause_ns);
+
 /// Another listener for the socket of `owner`, on another carrier; it ends before its owner does.
 int weft__listener_share(struct weft__listener **listener, struct weft__carrier *carrier,
                          const struct weft__listener *owner);

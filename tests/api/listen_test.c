@@ -226,9 +226,20 @@ TEST_DRIVERS(what_drains_makes_way_for_a_new_peer)
     CHECK_OK(weft_run(shortage_by_drain, NULL, &options));
 }
 
+/// weft_accept(), or the future.
+static int accept_by(bool future, weft_conn **conn, weft_listener *listener, weft_time deadline)
+{
+    struct weft_listener_future accepting;
+    if (!future) {
+        return weft_accept(conn, listener, deadline);
+    }
+    weft_listener_accept_future(&accepting, conn, listener);
+    return (int)weft_await(&accepting.future, deadline);
+}
+
 static int shortage(void *arg)
 {
-    (void)arg;
+    bool future = *(bool *)arg;
     enum { PEERS = 4 };
     weft_listener *listener;
     weft_conn *peers[PEERS], *conn, *late;
@@ -243,14 +254,14 @@ static int shortage(void *arg)
         CHECK_OK(weft_dial(&peers[i], text, NULL, WEFT_FOREVER));
     }
     set_limit((rlim_t)lowest_free_fd());
-    CHECK_EQ(weft_accept(&conn, listener, weft_after(100 * WEFT_MS)), -ETIMEDOUT);
+    CHECK_EQ(accept_by(future, &conn, listener, weft_after(100 * WEFT_MS)), -ETIMEDOUT);
     weft_listener_stats(listener, &stats);
     CHECK_GT(stats.shed, 0);
     int rc = weft_conn_peek(peers[0], &in, 1, WEFT_FOREVER); // turned away, not left hanging
     CHECK(rc == 0 || rc == -ECONNRESET);
     set_limit(before.rlim_cur);
     CHECK_OK(weft_dial(&late, text, NULL, WEFT_FOREVER));
-    CHECK_OK(weft_accept(&conn, listener, weft_after(10 * WEFT_S)));
+    CHECK_OK(accept_by(future, &conn, listener, weft_after(10 * WEFT_S)));
     CHECK_EQ(fcntl(weft_conn_fd(conn), F_GETFD), FD_CLOEXEC);
     CHECK_EQ(fcntl(weft_conn_fd(late), F_GETFD), FD_CLOEXEC);
     CHECK_OK(weft_conn_close(conn));
@@ -266,7 +277,9 @@ TEST_DRIVERS(descriptors_run_out_and_come_back)
 {
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = 1;
-    CHECK_OK(weft_run(shortage, NULL, &options));
+    for (int future = 0; future < 2; future++) {
+        CHECK_OK(weft_run(shortage, &(bool){ future != 0 }, &options));
+    }
 }
 
 // Serving.

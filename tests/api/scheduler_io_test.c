@@ -2,7 +2,9 @@
 // home and come back as wakes (future/io_future.c).
 #include "support/test.h"
 
+#include "support/conns.h"
 #include "support/onpool.h"
+#include "support/placed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -207,6 +209,38 @@ TEST_DRIVERS(threads_of_the_pool_await_longer_io)
 {
     run_on_pool(awaits_longer_ones, THREADS);
     run_on_pool(awaits_longer_ones, 1);
+}
+
+/// A connection is a carrier's own.
+static int make_connection(void *arg)
+{
+    *(struct pair *)arg = make_pair("tcp://127.0.0.1:0");
+    return 0;
+}
+
+static int close_connection(void *arg)
+{
+    struct pair *pair = arg;
+    CHECK_OK(weft_conn_close(pair->near));
+    return weft_conn_close(pair->far);
+}
+
+static int polls_a_connection(void *arg)
+{
+    struct pair pair;
+    struct weft_conn_future future;
+    struct weft_slice in;
+    (void)arg;
+    CHECK_OK(join(spawn_on(0, make_connection, &pair)));
+    weft_conn_peek_future(&future, pair.near, &in, 1);
+    CHECK_EQ(weft_await(&future.future, WEFT_FOREVER), -EXDEV);
+    return join(spawn_on(0, close_connection, &pair));
+}
+
+TEST_DRIVERS(connections_are_not_for_the_pool)
+{
+    run_on_pool(polls_a_connection, THREADS);
+    run_on_pool(polls_a_connection, 1);
 }
 
 /// A timer of theirs goes home, too.
