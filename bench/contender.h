@@ -4,8 +4,8 @@
 // then, for each line that it reads, runs the benchmark once and prints one line of
 // `metric=value` pairs. It ends at the end of its input. Instead of any line it may print
 // "skip: reason", or "late" if the machine was too busy for an instant that the round had planned;
-// weft-bench then starts it again with a larger WEFT_BENCH_SLACK. Preparing and ending are thus never part of what is measured, and weft-bench can
-// let the contenders take turns.
+// weft-bench then starts it again with a larger WEFT_BENCH_SLACK. Preparing and ending are thus never
+// part of what is measured, and weft-bench can let the contenders take turns.
 #ifndef WEFT_BENCH_CONTENDER_H
 #define WEFT_BENCH_CONTENDER_H
 

@@ -33,8 +33,9 @@ WEFT_API int weft_blocking(weft_fn fn, void *arg, weft_time deadline);
 
 /// Announces that the calling virtual thread is going to block its carrier with what it calls next:
 /// for calls that have to be made on this very OS thread, so that weft_blocking() cannot make them.
-/// It is then not reported as stuck (weft_options.stuck_ns), and with weft_options.steal idle carriers
-/// are sent for the tasks that wait here and may move. The others wait. Ends with weft_block_end(), or when the thread parks. Does not nest.
+/// It is then not reported as stuck (weft_options.stuck_ns), and tasks that wait here and may move are
+/// run elsewhere: with weft_options.steal on idle carriers, with weft_options.remedy if need be on the
+/// spare one. The others wait. Ends with weft_block_end(), or when the thread parks. Does not nest.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -EPERM  not called from a virtual thread

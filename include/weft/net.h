@@ -86,17 +86,17 @@ struct weft_serve_options {
 
 /// Serves an address on every carrier: a listener each (SO_REUSEPORT), and a virtual thread per
 /// connection that runs `handler(conn)` on the carrier that accepted it. The handler closes the
-/// connection; what it returns is ignored. Handlers on different carriers run in parallel: what they share needs atomics or
-/// locks. Serves until the calling task is cancelled or the runtime is shut down: then new peers are
-/// refused at once, and it returns when all handlers have ended.
+/// connection; what it returns is ignored. Handlers on different carriers run in parallel: what they
+/// share needs atomics or locks. Serves until the calling task is cancelled or the runtime is shut down:
+/// then new peers are refused at once, and it returns when all handlers have ended.
 ///
-/// It follows weft_runtime_resize(). On a carrier that is added it listens as well; if it cannot, the log
-/// says why, and the others go on. On one that leaves it accepts whom the kernel has queued there, beyond
-/// `max_connections` if need be, then closes that listener; connections stay there until their handlers end.
-/// The kernel cannot take a TCP listener out of its group before it is closed. So peers whose handshake
-/// is under way in that moment are reset, unless net.ipv4.tcp_migrate_req (Linux 5.14) is on; on Unix
-/// sockets nobody is lost. On a single carrier the port is opened to more listeners of the same user
-/// (SO_REUSEPORT) once it is bound, if the runtime may grow.
+/// It follows weft_runtime_resize(). On a carrier that is added it listens as well; if it cannot, the
+/// log says why, and the others go on. On one that leaves it accepts whom the kernel has queued there,
+/// beyond `max_connections` if need be, then closes that listener; connections stay there until their
+/// handlers end. The kernel cannot take a TCP listener out of its group before it is closed. So peers
+/// whose handshake is under way in that moment are reset, unless net.ipv4.tcp_migrate_req (Linux 5.14)
+/// is on; on Unix sockets nobody is lost. On a single carrier the port is opened to more listeners of
+/// the same user (SO_REUSEPORT) once it is bound, if the runtime may grow.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -ECANCELED  the normal end

@@ -58,10 +58,10 @@ enum weft_policy {
     WEFT_POLICY_STEALING, ///< what may move (see enum weft_steal) runs on whatever carrier comes first
 };
 
-/// Whether, under locality, an idle carrier takes over tasks from a busy one. What may move: virtual threads that have
-/// not started, which then stay where they were taken to; futures and migratable threads, which come
-/// back. Never a task that was placed on a carrier (WEFT_PLACE_CARRIER), nor one with timers or
-/// operations in flight.
+/// Whether, under locality, an idle carrier takes over tasks from a busy one. What may move: virtual
+/// threads that have not started, which then stay where they were taken to; futures and migratable
+/// threads, which come back. Never a task that was placed on a carrier (WEFT_PLACE_CARRIER), nor one
+/// with timers or operations in flight.
 enum weft_steal {
     WEFT_STEAL_DEFAULT = 0, ///< off
     WEFT_STEAL_OFF,
@@ -135,9 +135,9 @@ struct weft_options {
     const struct weft_stack_provider *stack_provider; ///< borrowed; NULL: mmap
     weft_log_fn log;                                  ///< NULL: standard error
     void *log_ctx;
-    /// WEFT_SCHED: "locality", "stealing", or a name given to weft_scheduler_register(). Runs every task that it
-    /// may have (weft/scheduler.h): threads that must not move are the built-in scheduler's unless it
-    /// keeps them on their OS thread. Borrowed; the runtime takes a reference. NULL: the built-in one.
+    /// WEFT_SCHED: "locality", "stealing", or a name given to weft_scheduler_register(). Runs every
+    /// task that it may have (weft/scheduler.h): threads that must not move are the built-in one's
+    /// unless it keeps them on their OS thread. Borrowed; the runtime takes a reference. NULL: built-in.
     struct weft_scheduler *scheduler;
 };
 #define WEFT_OPTIONS_INIT                                                                          \
@@ -257,7 +257,8 @@ WEFT_API int weft_runtime_carriers(const weft_runtime *runtime);
 /// anything to do the carrier sleeps; it keeps its thread, and its place in statistics, until it is wanted
 /// again or the runtime ends.
 ///
-/// In a simulation the limit is what it began with. NULL is the runtime of the calling task or timer function.
+/// In a simulation the limit is what it began with. NULL is the runtime of the calling task or timer
+/// function.
 ///
 /// Call from:  any task, timer function or thread. Holds up the caller's OS thread, for about a
 ///             millisecond for each thread that has to be started.

@@ -76,6 +76,7 @@ WEFT_API WEFT_MUST_CHECK int weft_go_at(weft_fn fn, void *arg, const char *file,
 /// Errors:     -ETIMEDOUT  `deadline` passed; the handle is still valid
 ///             -EDEADLK    a task cannot join itself
 ///             -EPERM      called from a timer function or a future, which cannot wait
+///             -ENOTSUP    from outside, of a simulated task
 ///             -ESRCH      the task belongs to the parent of this forked process
 WEFT_API int weft_join(int *result, weft_task *task, weft_time deadline);
 

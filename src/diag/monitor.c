@@ -9,10 +9,11 @@
 // A thread that is ready and gets no CPU looks the same. So a task that computes is reported only when
 // its carrier has used that much CPU time; one that waits in a system call needs none.
 //
-// With a remedy (WEFT_STUCK_REMEDY), what may move is taken elsewhere as long as a carrier is stuck, every
-// millisecond (diag/rescue.c). Without one, if carriers share (WEFT_STEAL), what a stuck one has on offer is taken by another that is sent there:
-// its owner may have asked nobody, because the first task on offer is its own next work. And it is
-// marked, so that tasks which may move are woken elsewhere (sched/steal.c, H7).
+// With a remedy (WEFT_STUCK_REMEDY), what may move is taken elsewhere as long as a carrier is stuck,
+// every millisecond (diag/rescue.c). Without one, if carriers share (WEFT_STEAL), what a stuck one has
+// on offer is taken by another that is sent there: its owner may have asked nobody, because the first
+// task on offer is its own next work. And it is marked, so that tasks which may move are woken
+// elsewhere (sched/steal.c, H7).
 //
 //   M1  A task is reported once, however often it does it again (unless too many others did it since).
 //   M2  A task that announced what it does (weft_block_begin) is not reported.

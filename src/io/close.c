@@ -22,11 +22,12 @@
 //   F3  A carrier answers when its last call on the descriptor has ended, not when it was asked to.
 //   F4  While GOING the number may belong to the old file, to none or to a new one: calls wait for a
 //       moment rather than refuse what is perhaps the new file.
-//   F7  A call that is begun again, because its carrier leaves or a signal came, is not listed for a moment. So
-//       each close is counted in the word, and who begins again looks whether it is still the same file.
 //   F5  A call of several ops is listed from its beginning to its end (io/hold.h), not op by op.
 //   F6  The word carries one thing besides itself: what came before close(2) was over, from the closer
 //       that stores 0 to whoever uses or closes the number next. All else goes by inbox.
+//   F7  A call that is begun again, because its carrier leaves or a signal came, is not listed for a
+//       moment. So each close is counted in the word, and who begins again looks whether it is still the
+//       same file.
 //   F8  Descriptors beyond the tables share a word. There CLOSING says that one of them is in the list of
 //       those being closed, which has a lock; F1 and F2 are about the word and hold as they are. Who sees
 //       CLOSING looks into the list. The carriers' bits stay: they are about the other descriptors, too.

@@ -4,8 +4,9 @@
 // one op. One send is in flight at a time, so bytes leave in order; what is written meanwhile goes
 // out together with the next one.
 //
-// A reference above a size that the program sets is sent without a copy, by an op of its own, because the kernel keeps its bytes
-// beyond the result: the queue goes on, and the reference is released when the kernel lets go.
+// A reference above a size that the program sets is sent without a copy, by an op of its own, because
+// the kernel keeps its bytes beyond the result: the queue goes on, and the reference is released when
+// the kernel lets go.
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

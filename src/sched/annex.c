@@ -2,10 +2,11 @@
 //
 // A carrier's wheel and driver are its own, without locks, and what waits there waits for its thread. If
 // a task blocks that thread, tasks that could run elsewhere wait as well: for a timer that has expired,
-// for an inbox that nobody opens, for a completion that nobody takes. So a runtime with a remedy (weft_options.remedy) gives each carrier an
-// annex, and what concerns tasks that may move is there. The owner comes by in every step; if it is
-// stuck, the monitor comes instead (diag/rescue.c). Pinned threads, connections and all that belongs to
-// one carrier stay where they were: nobody else touches them.
+// for an inbox that nobody opens, for a completion that nobody takes. So a runtime with a remedy
+// (weft_options.remedy) gives each carrier an annex, and what concerns tasks that may move is there. The
+// owner comes by in every step; if it is stuck, the monitor comes instead (diag/rescue.c). Pinned
+// threads, connections and all that belongs to one carrier stay where they were: nobody else touches
+// them.
 //
 // The danger: a stuck carrier may come back at any moment, in the middle of a rescue. Each of the two
 // could run the same task, or one could go to sleep on what the other has put aside for it.

@@ -77,8 +77,9 @@ int weft__annex_poll(struct weft__annex *annex);
 /// has, or may have.
 bool weft__annex_watch(struct weft__annex *annex);
 
-/// For a carrier that is stuck, on another thread: fires what is due, takes completions, and appends to `loot` the ready
-/// tasks in the inbox that `takes` says yes to; all else stays in order. False: the owner is here.
+/// For a carrier that is stuck, on another thread: fires what is due, takes completions, and appends to
+/// `loot` the ready tasks in the inbox that `takes` says yes to; all else stays in order. False: the
+/// owner is here.
 bool weft__annex_rescue(struct weft__annex *annex, weft_time now, weft__takes_fn takes,
                         struct weft__fifo *loot);
 

@@ -26,8 +26,9 @@
 //   S4  Each start of a search is matched by exactly one stop: by send_one's caller if nobody could be
 //       sent, else by the carrier that was sent, before it runs anything; it knows from its state
 //       word, which it exchanges, so that it cannot miss that it was sent while it woke up by itself.
-//   S5  Who sleeps is found by the idle bits and the states; the bit is a hint, the state decides. A carrier that is woken for another reason clears its bit a little late: then it is
-//       passed over, and looks for itself before it sleeps again.
+//   S5  Who sleeps is found by the idle bits and the states; the bit is a hint, the state decides. A
+//       carrier that is woken for another reason clears its bit a little late: then it is passed over,
+//       and looks for itself before it sleeps again.
 //   S6  Who would be one searcher too many may sleep although something is wanted. He announced that
 //       he sleeps before he saw that many searchers, so the last of them to stop sees him. What is
 //       wanted may be in another cluster than the searchers he saw: so who is the last one in his

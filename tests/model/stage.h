@@ -2,7 +2,7 @@
 //
 // The sources take carrier and task as parameters and know neither thread-locals nor assembly, so
 // the stage is small. A virtual thread that blocks is played by a thread of the model: what its
-// carrier does around a park (weft__run) is done here in weft__host_park(), on the same thread.
+// carrier does around a park (sched/relay.h) is done here in weft__host_park(), on the same thread.
 //
 //     weft__host_park(task, deadline)
 //         weft__word_park()            false: it was notified, go on at once
