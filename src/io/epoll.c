@@ -108,7 +108,7 @@ static int look(struct weft__epoll *e)
     return epoll_wait(e->epoll_fd, e->events, WEFT__EPOLL_EVENTS, 0);
 }
 
-/// T3: a look first if there may be something, because what it brings needs no proof any more.
+/// A look first if there may be something: what it brings needs no proof any more (epoll_trust.c, T3).
 static int look_or_sleep(struct weft__epoll *e, weft_time until)
 {
     if (e->doubts.count > 0) {

@@ -112,7 +112,7 @@ static void follow_up(struct weft__epoll *e, struct weft__slot *slot, int fd)
 {
     bool steady = (slot->hints & WEFT__SLOT_STEADY) != 0;
     if (steady && (slot->readers.head != NULL || slot->others != NULL)) {
-        weft__slot_doubt(e, slot, fd); // T2
+        weft__slot_doubt(e, slot, fd); // epoll_trust.c, T2
     }
     if (steady && (slot->armed & EPOLLOUT) == 0) {
         return;

@@ -8,7 +8,7 @@
 #include "io/direct.h"
 #include "io/epoll.h"
 
-/// A read of a stream came back short (W2). The op's owner may rely on that where it is certain.
+/// A read of a stream came back short (epoll_ops.c, W2). The op's owner may rely on that where it is certain.
 static inline void weft__slot_emptied(struct weft__slot *slot, struct weft__op *op)
 {
     if (weft__unlikely((slot->hints & WEFT__SLOT_WARY) != 0)) {

@@ -3,7 +3,7 @@
 //
 //   V1  It rests only when its carrier has nothing to do, and rests as the carrier itself would: in the
 //       driver, until a completion, a kick or the next timer. So no descriptor is needed to watch.
-//   V2  A poller of the program's takes its place (Q5 in sched/poller.c), and gives it back by ending.
+//   V2  A poller of the program's takes its place (sched/poller.c, Q7), and gives it back by ending.
 //   V3  It ends with the first stage of a shutdown, like any task, and the carrier sleeps by itself from
 //       then on; or when its carrier stops, in the last turn of its loop. Nobody waits for it: it is not
 //       counted among tasks.

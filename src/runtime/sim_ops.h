@@ -36,7 +36,7 @@ struct weft__sim_carrier {
 
 extern const struct weft__driver weft__sim_driver;
 
-/// Its ops are worth another try (N5). NULL is fine.
+/// Its ops are worth another try (sim_net.h, N5). NULL is fine.
 void weft__sim_touch(struct weft__sim_net *net, struct weft__sim_socket *socket);
 
 /// Touches the sockets that wait for another one than their peer.

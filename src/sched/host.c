@@ -111,7 +111,7 @@ void weft__host_exit(struct weft__task *task)
             task->verdict = WEFT__ENDED;
             weft__context_exit(&task->context, task->return_to, 0);
         }
-        weft__visit_home(task); // G6
+        weft__visit_home(task); // guest.h, G6
     }
     weft__relay_end(task->home, task);
 }

@@ -286,7 +286,7 @@ void weft__steal_sent(struct weft__carrier *carrier)
     int taken = rob(carrier, victim, true);
     tally(&carrier->counts.stolen_sent, taken);
     if (taken == 0 && carrier->freely) {
-        (void)weft__free_take_injected(carrier); // F2
+        (void)weft__free_take_injected(carrier); // policy_stealing.c, F2
     }
     weft__search_stop(victim, carrier);
     pass_on(carrier, victim, taken);
@@ -430,7 +430,8 @@ void weft__steal_seat(struct weft__crew *crew)
     for (int i = 0; i < crew->capacity; i++) {
         struct weft__carrier *carrier = &crew->carriers[i];
         struct weft__help *help = &crew->help[carrier->cluster];
-        carrier->worker.inject = crew->steals_globally ? &crew->inject : &help->inject; // F5
+        // policy_stealing.c, F5
+        carrier->worker.inject = crew->steals_globally ? &crew->inject : &help->inject;
     }
 }
 

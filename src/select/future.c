@@ -80,7 +80,7 @@ static enum weft_poll poll_leaving(struct selection *s, weft_waker *waker)
     }
     struct weft__case *chosen = s->chosen;
     if (chosen == NULL && s->why == -ECANCELED) {
-        chosen = weft__select_late(&s->select); // S9
+        chosen = weft__select_late(&s->select); // apart.c, S9
     }
     if (chosen == NULL) {
         return ready(s, s->why);

@@ -80,7 +80,7 @@ WEFT__NOINLINE static int wait(struct weft__select *select, struct weft__task *s
     struct weft__case *chosen = block(select, deadline, &why);
     leave(select, self, chosen);
     if (chosen == NULL && why == -ETIMEDOUT) {
-        chosen = weft__select_late(select); // S9
+        chosen = weft__select_late(select); // apart.c, S9
     }
     if (chosen == NULL) {
         return why;

@@ -40,7 +40,7 @@ void weft__batch_finish(const struct weft__batch *batch)
         struct weft__wait *next = wait->next;
         struct weft__waiter *waiter = weft__container_of(wait, struct weft__waiter, wait);
         if (waiter->is_future) {
-            weft__bell_ring(&waiter->bell); // Q6
+            weft__bell_ring(&waiter->bell); // queue.h, Q6
         } else if (wait->task != NULL) {
             finish_task(wait, wait->task, wait->result);
         } else {

@@ -1,5 +1,5 @@
 // guest_model.c - a task that runs on a thread without wheel or driver goes home to arm its deadline,
-// and parks there, while somebody wakes it (sched/guest.c, G3, G4 and G7).
+// and parks there, while somebody wakes it (sched/guest.h, G3, G4 and G7).
 //
 // The carrier runs its real loop, the guest runs what the task's scheduler was given. The task waits
 // until it is told; it is a thread of the model, and a switch hands over to it and waits until it hands
