@@ -7,10 +7,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define ROUND_TIMEOUT_MS (600 * 1000)
+#define END_TIMEOUT_MS 2000
 #define SLACK_MAX 64
 
 static void skip(struct child *child, const char *why)
@@ -172,7 +174,13 @@ void child_stop(struct child *child)
     }
     close(child->to);
     close(child->from);
-    // It ends by itself at the end of its input, but one that hangs would not.
+    // It ends by itself at the end of its input, when it has removed its files, but one that hangs would
+    // not.
+    struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, child->pid, 0), .events = POLLIN };
+    if (end.fd >= 0) {
+        poll(&end, 1, END_TIMEOUT_MS);
+        close(end.fd);
+    }
     kill(child->pid, SIGKILL);
     waitpid(child->pid, NULL, 0);
     child->pid = 0;

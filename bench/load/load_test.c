@@ -11,6 +11,7 @@
 #include <weft.h>
 
 #include "load.h"
+#include "support/temp.h"
 #include "support/test.h"
 
 static struct hist hist, other;
@@ -126,7 +127,6 @@ static struct {
     enum habit habit;
     unsigned after; // the habit shows after so many bytes
     int listener;
-    char path[64];
     struct load_plan plan;
     struct load_result result;
     int rc;
@@ -207,13 +207,12 @@ static int run_plan(void *arg)
 
 static void run_against(enum habit habit, bool on_weft)
 {
-    char text[96];
-    snprintf(fixture.path, sizeof fixture.path, P_tmpdir "/weft-load-test-%d", (int)getpid());
-    snprintf(text, sizeof text, "unix://%s", fixture.path);
+    char folder[80], text[96];
+    temp_folder(folder, sizeof folder);
+    snprintf(text, sizeof text, "unix://%s/socket", folder);
     fixture.habit = habit;
     fixture.after = 50 * 64;
     CHECK_OK(load_address_parse(&fixture.plan.address, text));
-    unlink(fixture.path);
     fixture.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK_OK(bind(fixture.listener, &fixture.plan.address.any, fixture.plan.address.size));
     CHECK_OK(listen(fixture.listener, 8));
@@ -228,7 +227,8 @@ static void run_against(enum habit habit, bool on_weft)
     }
     shutdown(fixture.listener, SHUT_RDWR);
     pthread_join(thread, NULL);
-    unlink(fixture.path);
+    CHECK_OK(unlink(fixture.plan.address.un.sun_path));
+    CHECK_OK(rmdir(folder));
 }
 
 static void use_plan(double rate)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../temp.h"
 #include "net.h"
 
 #define FEW 500
@@ -69,24 +70,29 @@ static int ask(struct net_job *job, uint64_t requests)
 
 static int count(struct net_job *job, uint64_t requests, double *out)
 {
-    char file[64], option[96];
+    char file[256], option[320];
     const char *argv[ARGS_MAX] = { "valgrind", "--tool=callgrind", "-q", "--log-file=/dev/null",
                                    option };
     unsigned used = 5;
     for (unsigned i = 0; job->argv[i] != NULL && used < ARGS_MAX - 1; i++) {
         argv[used++] = job->argv[i];
     }
-    snprintf(file, sizeof file, P_tmpdir "/weft-bench-%d.callgrind", (int)getpid());
-    snprintf(option, sizeof option, "--callgrind-out-file=%s", file);
-    if (server_start(&job->server, argv, "echo", job->is_tcp, job->server_cpu) < 0) {
-        fprintf(stderr, "weft-bench: %s: %s\n", job->argv[0], job->server.why);
-        return -ENOEXEC;
+    int rc = temp_make(file, sizeof file, "callgrind");
+    if (rc < 0) {
+        return rc;
     }
-    int rc = ask(job, requests);
-    server_stop(&job->server, SIGTERM);
-    *out = total(file);
-    unlink(file);
-    return rc < 0 ? rc : *out > 0 ? 0 : -ENODATA;
+    snprintf(option, sizeof option, "--callgrind-out-file=%s", file);
+    if (server_start(&job->server, argv, "echo", job->is_tcp, job->server_cpu) == 0) {
+        rc = ask(job, requests);
+        server_stop(&job->server, SIGTERM);
+        *out = total(file);
+        rc = rc < 0 ? rc : *out > 0 ? 0 : -ENODATA;
+    } else {
+        fprintf(stderr, "weft-bench: %s: %s\n", job->argv[0], job->server.why);
+        rc = -ENOEXEC;
+    }
+    temp_remove(file);
+    return rc;
 }
 
 static int run(struct net_job *job, struct contender_result *out)

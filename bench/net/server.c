@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../temp.h"
+
 #define READY_TIMEOUT_MS 60000 // under valgrind it takes a while
 #define SETTLE_STEP_NS 10000000
 #define SETTLE_STEPS 200
@@ -76,7 +78,13 @@ int server_start(struct server *server, const char *const *argv, const char *mod
     if (is_tcp) {
         snprintf(text, sizeof text, "tcp://127.0.0.1:%d", server_port());
     } else {
-        snprintf(text, sizeof text, "unix://" P_tmpdir "/weft-bench-%d.sock", (int)getpid());
+        char path[sizeof server->address.un.sun_path];
+        int rc = temp_make(path, sizeof path, "socket");
+        if (rc < 0) {
+            *server = (struct server){ .out = -1 };
+            return refuse(server, strerror(-rc));
+        }
+        snprintf(text, sizeof text, "unix://%s", path);
     }
     return server_start_at(server, argv, mode, text, &set);
 }
@@ -92,9 +100,6 @@ int server_start_at(struct server *server, const char *const *argv, const char *
     *server = (struct server){ .out = -1 };
     if (load_address_parse(&server->address, address) < 0) {
         return refuse(server, "not an address");
-    }
-    if (server->address.any.sa_family == AF_UNIX) {
-        unlink(server->address.un.sun_path);
     }
     const char *full[SERVER_ARGS_MAX];
     unsigned used = 0;
@@ -137,7 +142,7 @@ void server_stop(struct server *server, int signal)
         server->pid = 0;
     }
     if (server->address.any.sa_family == AF_UNIX) {
-        unlink(server->address.un.sun_path);
+        temp_remove(server->address.un.sun_path);
     }
 }
 

@@ -25,7 +25,7 @@ struct server {
 int server_start(struct server *server, const char *const *argv, const char *mode, bool is_tcp,
                  int cpu);
 
-/// The same on several CPUs, at an address of the caller's choice.
+/// The same on several CPUs, at a TCP address of the caller's choice.
 int server_start_at(struct server *server, const char *const *argv, const char *mode,
                     const char *address, const cpu_set_t *cpus);
 
