@@ -372,11 +372,11 @@ static int on_lanes(struct server *server, int first, int count, weft_fn fn, int
     return weft_scope_join(&scope);
 }
 
-/// The first lane decides the port, if the address leaves it open.
+/// The first lane decides the port, or the name, if the address leaves it open.
 static int open_lanes(struct server *server)
 {
     int rc = on_lanes(server, 0, 1, open_lane, WEFT_SCOPE_ALL);
-    if (rc == 0 && !weft__addr_is_unix(weft__addr_const(&server->addr))) {
+    if (rc == 0) {
         rc = weft_listener_addr(server->lanes[0].listener, &server->addr);
     }
     if (rc == 0) {

@@ -124,7 +124,7 @@ static void listen_again_and_again(const char *address)
 
 TEST_EVERYWHERE(an_address_is_free_when_its_listener_is_closed)
 {
-    listen_again_and_again("unix://@weft-listen-again-test");
+    listen_again_and_again("unix://");
     listen_again_and_again("tcp://127.0.0.1:0");
 }
 
@@ -369,7 +369,7 @@ TEST_EVERYWHERE(tcp_is_served_on_every_carrier)
 
 TEST_EVERYWHERE(unix_is_served_on_every_carrier)
 {
-    serve_and_talk("unix://@weft-listen-test", 0);
+    serve_and_talk("unix://", 0);
 }
 
 TEST_EVERYWHERE(connections_are_limited)

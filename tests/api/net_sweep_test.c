@@ -303,7 +303,7 @@ static bool cancel_tcp(int turns, int victim)
 
 static bool cancel_unix(int turns, int victim)
 {
-    return cancel_service("unix://@weft-net-sweep-serve", turns, victim);
+    return cancel_service("unix://", turns, victim);
 }
 
 TEST_EVERYWHERE(a_tcp_server_is_cancelled_at_every_turn)
@@ -380,7 +380,7 @@ static int open_and_close_all(void *arg)
     weft_listener *listeners[2];
     struct weft_addr addr;
     char addresses[2][WEFT_ADDR_TEXT_BYTES];
-    static const char *const where[2] = { "unix://@weft-net-sweep-many", "tcp://127.0.0.1:0" };
+    static const char *const where[2] = { "unix://", "tcp://127.0.0.1:0" };
     int before = count_descriptors();
     for (int i = 0; i < 2; i++) {
         CHECK_OK(weft_listen(&listeners[i], where[i], NULL));

@@ -284,11 +284,11 @@ static void use_server(const char *where)
 static void use_everything(void)
 {
     use_connections("tcp://127.0.0.1:0");
-    use_connections("unix://@weft-netfault-test");
+    use_connections("unix://");
     use_messages("udp://127.0.0.1:0");
     use_descriptors();
     use_server("tcp://127.0.0.1:0");
-    use_server("unix://@weft-netfault-serve");
+    use_server("unix://");
 }
 
 /// What drains in the background, or is ended by its peer's end.
