@@ -11,28 +11,14 @@
 
 #define SECOND_MS 1000
 
-static char text[1 << 20];
-
-/// All lines, as text.
-static const char *dump(void)
-{
-    int fd = memfd_create("dump", MFD_CLOEXEC);
-    CHECK_OK(fd);
-    CHECK_EQ(weft_dump_tasks(fd), 0);
-    ssize_t n = pread(fd, text, sizeof text - 1, 0);
-    CHECK_OK(n);
-    text[n] = '\0';
-    close(fd);
-    return text;
-}
-
 /// The line of the task with this name.
 static const char *line_of(const char *name)
 {
     static char line[1024];
     char quoted[64];
     snprintf(quoted, sizeof quoted, "\"%s\"", name);
-    const char *found = strstr(dump(), quoted);
+    const char *text = dump_text();
+    const char *found = strstr(text, quoted);
     if (found == NULL) {
         FAIL("no task %s in:\n%s", quoted, text);
     }
@@ -185,7 +171,7 @@ TEST_EVERYWHERE(the_spawn_site_is_the_callers)
     CHECK_OK(weft_spawn(&task, sleeper, NULL, NULL));
     char part[64];
     snprintf(part, sizeof part, "spawned at dump_test.c:%d,", line);
-    expect(dump(), part);
+    expect(dump_text(), part);
     end(task);
 }
 
@@ -224,14 +210,14 @@ TEST_EVERYWHERE(an_ended_task_is_shown_while_somebody_has_a_handle)
     CHECK_OK(weft_yield());
     expect(line_of("over"), "done");
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
-    CHECK(strstr(dump(), "\"over\"") == NULL);
+    CHECK(strstr(dump_text(), "\"over\"") == NULL);
 }
 
 TEST_EVERYWHERE(names_are_cut_not_lost)
 {
     weft_task *task = spawn_named("a name that is a good deal longer than thirty-one bytes",
                                   sleeper, NULL);
-    expect(dump(), "\"a name that is a good deal long\"");
+    expect(dump_text(), "\"a name that is a good deal long\"");
     end(task);
 }
 
@@ -299,7 +285,7 @@ TEST(every_runtime_is_in_the_dump)
         end(tasks[i]);
         CHECK_OK(weft_runtime_destroy(runtimes[i]));
     }
-    CHECK_STR(dump(), "");
+    CHECK_STR(dump_text(), "");
 }
 
 // While everything moves.
@@ -349,7 +335,7 @@ TEST_DRIVERS(dumps_may_be_taken_in_a_storm)
     int full = 0;
     uint64_t most = test_scaled(400);
     for (uint64_t i = 0; i < most || full == 0; i++) { // a busy machine may take its time to begin
-        const char *lines = dump();
+        const char *lines = dump_text();
         full += strstr(lines, "\"in the storm\"") != NULL;
         for (const char *at = lines; *at != '\0'; at = strchr(at, '\n') + 1) {
             CHECK_EQ(strncmp(at, "task ", 5), 0);
@@ -374,7 +360,7 @@ TEST_DRIVERS(dumps_may_be_taken_while_runtimes_come_and_go)
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, come_and_go, NULL), 0);
     for (uint64_t i = test_scaled(1000); i > 0; i--) {
-        (void)dump();
+        (void)dump_text();
     }
     atomic_store(&stop, true);
     pthread_join(thread, NULL);

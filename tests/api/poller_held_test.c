@@ -41,17 +41,6 @@ static void close_ends(void)
     join_all(&peer, 1);
 }
 
-static void ping_pong(void)
-{
-    for (int i = 0; i < 50; i++) {
-        char byte = (char)i;
-        char back = 0;
-        CHECK_EQ(weft_write(ends[0], &byte, 1, WEFT_FOREVER), 1);
-        CHECK_EQ(weft_read(ends[0], &back, 1, WEFT_FOREVER), 1);
-        CHECK_EQ(back, byte);
-    }
-}
-
 static sem_t held;
 static sem_t let_go;
 static int held_port;
@@ -108,13 +97,13 @@ static int floods_with_connections(void *arg)
     open_ends();
     acceptor = spawn_on(1, is_held_while_it_accepts, NULL);
     CHECK_EQ(sem_wait(&held), 0);
-    ping_pong(); // whatever is made once is there
+    ping(ends[0]); // whatever is made once is there
     int before = count_descriptors();
     for (int i = 0; i < MANY_CLIENTS; i++) {
         clients[i] = dial_plainly();
     }
     for (int i = 0; i < 8; i++) {
-        ping_pong(); // the driver thread has gone round often enough to accept them all
+        ping(ends[0]); // the driver thread has gone round often enough to accept them all
     }
     CHECK_LE(count_descriptors() - before - MANY_CLIENTS, 66);
     CHECK_EQ(sem_post(&let_go), 0);
@@ -172,7 +161,7 @@ static int floods_with_bytes(void *arg)
     CHECK_EQ(sem_wait(&held), 0);
     for (int i = 0; i < 8; i++) {
         flood(fd);
-        ping_pong();
+        ping(ends[0]);
     }
     struct pair pair = make_pair("tcp://127.0.0.1:0");
     for (int i = 0; i < TRIPS; i++) {

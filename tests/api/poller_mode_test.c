@@ -48,13 +48,7 @@ static void ping_pong(int there)
     weft_task *peer;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
     peer = spawn_on(there, pong, &fds[1]);
-    for (int i = 0; i < 50; i++) {
-        char byte = (char)i;
-        char back = 0;
-        CHECK_EQ(weft_write(fds[0], &byte, 1, WEFT_FOREVER), 1);
-        CHECK_EQ(weft_read(fds[0], &back, 1, WEFT_FOREVER), 1);
-        CHECK_EQ(back, byte);
-    }
+    ping(fds[0]);
     CHECK_OK(weft_close(fds[0]));
     join_all(&peer, 1);
 }
@@ -565,24 +559,22 @@ TEST_DRIVERS(a_poller_of_the_program_works_in_every_mode)
     in_all_modes(2, registers_its_own);
 }
 
-/// The one that is there by itself can be seen in a dump, and is back when another one has gone.
+/// Those that are there by themselves can be seen in a dump. (poller_slot_test.c has who polls.)
+static int count_residents(void)
+{
+    return count_dumped("WEFT_POLLER=tasks");
+}
+
 static int sees_residents(void *arg)
 {
-    char text[16384];
     (void)arg;
-    for (int i = 0; i < 2; i++) {
-        int memory = memfd_create("dump", MFD_CLOEXEC);
-        CHECK_OK(weft_dump_tasks(memory));
-        ssize_t n = pread(memory, text, sizeof text - 1, 0);
-        text[n > 0 ? n : 0] = '\0';
-        CHECK(strstr(text, "WEFT_POLLER=tasks") != NULL);
-        close(memory);
-        registers_its_own(NULL);
-    }
+    CHECK_EQ(count_residents(), 2);
+    registers_its_own(NULL);
+    CHECK_EQ(count_residents(), 2);
     return 0;
 }
 
-TEST(residents_step_aside_and_come_back)
+TEST(residents_outlive_pollers_of_the_program)
 {
     struct weft_options options = options_of(WEFT_POLLER_TASKS, 2, 0);
     unsetenv("WEFT_IO");
@@ -606,21 +598,6 @@ TEST(residents_go_with_a_remedy)
         options.stuck_ns = 5 * WEFT_MS;
         CHECK_OK(weft_run(naps_and_talks, NULL, &options));
     }
-}
-
-static int count_residents(void)
-{
-    static char text[65536];
-    int memory = memfd_create("dump", MFD_CLOEXEC);
-    int count = 0;
-    CHECK_OK(weft_dump_tasks(memory));
-    ssize_t n = pread(memory, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    close(memory);
-    for (const char *at = text; (at = strstr(at, "WEFT_POLLER=tasks")) != NULL; at++) {
-        count++;
-    }
-    return count;
 }
 
 static int grows(void *arg)

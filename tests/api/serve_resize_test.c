@@ -28,8 +28,8 @@ struct shape {
 static const struct shape shapes[] = {
     { "tcp://127.0.0.1:0", WEFT_POLICY_LOCALITY },
     { "tcp://127.0.0.1:0", WEFT_POLICY_STEALING },
-    { "unix://@weft-serve-resize-test", WEFT_POLICY_LOCALITY },
-    { "unix://@weft-serve-resize-test", WEFT_POLICY_STEALING },
+    { "unix://", WEFT_POLICY_LOCALITY },
+    { "unix://", WEFT_POLICY_STEALING },
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -231,16 +231,6 @@ static int meet_at(int carrier)
         }
         look_later(); // it does not listen yet
     }
-}
-
-/// How often the dump of all tasks says so.
-static int count_dumped(const char *what)
-{
-    int count = 0;
-    for (const char *at = dump_text(); (at = strstr(at, what)) != NULL; at++) {
-        count++;
-    }
-    return count;
 }
 
 static void await_dumped(const char *what, int count)
@@ -527,7 +517,7 @@ TEST_EVERYWHERE(a_server_is_resized_by_a_task)
     static const int sizes[] = { 1, 3, 2, 3, 1, 2 };
     struct weft_scope scope;
     int carriers = weft_runtime_carriers(weft_runtime_current());
-    address = "unix://@weft-serve-resize-inside";
+    address = "unix://";
     settings = (struct weft_serve_options)WEFT_SERVE_OPTIONS_INIT;
     settings.ready = note_ready;
     CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));

@@ -1,4 +1,4 @@
-// gather.h - what tests of whole runtimes look at: the log, standard error, descriptors, threads.
+// gather.h - what tests of whole runtimes look at: the log, standard error, dumps, descriptors, threads.
 #ifndef WEFT_TEST_GATHER_H
 #define WEFT_TEST_GATHER_H
 
@@ -80,6 +80,30 @@ static inline void captured_end(struct captured *captured, char *text, size_t si
     ssize_t n = pread(captured->memory, text, size - 1, 0);
     text[n > 0 ? n : 0] = '\0';
     close(captured->memory);
+}
+
+/// What the dump of all tasks says now; the caller may write in it.
+static inline char *dump_text(void)
+{
+    static char text[1 << 20];
+    int fd = memfd_create("dump", MFD_CLOEXEC);
+    CHECK_OK(fd);
+    CHECK_OK(weft_dump_tasks(fd));
+    ssize_t size = pread(fd, text, sizeof text - 1, 0);
+    CHECK_GE(size, 0);
+    CHECK_OK(close(fd));
+    text[size] = '\0';
+    return text;
+}
+
+/// How often it says so.
+static inline int count_dumped(const char *what)
+{
+    int count = 0;
+    for (const char *at = dump_text(); (at = strstr(at, what)) != NULL; at++) {
+        count++;
+    }
+    return count;
 }
 
 static inline int count_entries(const char *folder)

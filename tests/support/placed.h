@@ -4,9 +4,6 @@
 
 #include "support/test.h"
 
-#include <sys/mman.h>
-#include <string.h>
-#include <unistd.h>
 #include <weft.h>
 
 static inline struct weft_attr placed_on(int carrier)
@@ -52,6 +49,18 @@ static inline void join_all(weft_task **tasks, int count)
     }
 }
 
+/// Sends bytes to somebody who sends them back.
+static inline void ping(int fd)
+{
+    for (int i = 0; i < 50; i++) {
+        char byte = (char)i;
+        char back = 0;
+        CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(fd, &back, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(back, byte);
+    }
+}
+
 /// Sends back what comes, byte by byte, and closes the descriptor at the end.
 static inline int pong(void *arg)
 {
@@ -61,20 +70,6 @@ static inline int pong(void *arg)
         CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
     }
     return weft_close(fd);
-}
-
-/// What the dump of all tasks says now; the caller may write in it.
-static inline char *dump_text(void)
-{
-    static char text[64 * 1024];
-    int fd = memfd_create("dump", MFD_CLOEXEC);
-    CHECK_OK(fd);
-    CHECK_OK(weft_dump_tasks(fd));
-    ssize_t size = pread(fd, text, sizeof text - 1, 0);
-    CHECK_GE(size, 0);
-    CHECK_OK(close(fd));
-    text[size] = '\0';
-    return text;
 }
 
 #endif

@@ -1,4 +1,5 @@
-// poller_slot_test.c - a registration that fails leaves no trace in its carrier (sched/poller.c, Q4).
+// poller_slot_test.c - who has a carrier's poller slot: nobody after a registration that fails, a resident
+// while there is no other (sched/poller.c, Q4 and Q7).
 #include "support/test.h"
 
 #include <errno.h>
@@ -83,5 +84,33 @@ TEST_DRIVERS(a_registration_without_memory_leaves_nothing)
     CHECK_EQ(result, 6);
     atomic_store(&stop, true);
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    CHECK_OK(weft_runtime_destroy(runtime));
+}
+
+static int has_the_slot(void *arg)
+{
+    const struct weft__carrier *carrier = arg;
+    const struct weft__poller *poller = atomic_load(&carrier->poller);
+    return poller != NULL && poller != carrier->resident;
+}
+
+TEST_EPOLL(a_resident_steps_aside_and_comes_back)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    weft_runtime *runtime;
+    options.carriers = 1;
+    options.poller = WEFT_POLLER_TASKS;
+    CHECK_OK(weft_runtime_create(&runtime, &options));
+    struct weft__carrier *carrier = &weft__crew_of(runtime)->carriers[0];
+    CHECK(carrier->resident != NULL);
+    CHECK(atomic_load(&carrier->poller) == carrier->resident);
+    for (int i = 0; i < 3; i++) {
+        weft_poller *poller;
+        int result = 0;
+        CHECK_OK(weft_poller_register(&poller, runtime, 0, has_the_slot, NULL, carrier));
+        CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+        CHECK_EQ(result, 1);
+        CHECK(atomic_load(&carrier->poller) == carrier->resident);
+    }
     CHECK_OK(weft_runtime_destroy(runtime));
 }
