@@ -495,50 +495,20 @@ static void on_every_crew(enum weft_policy policy, enum weft_steal steal,
     }
 }
 
-#define EVERYTHING(policy, steal, mode)                                                            \
-    on_every_crew(WEFT_POLICY_##policy, WEFT_STEAL_##steal, WEFT_POLLER_##mode)
+#define IN_EVERY_MODE(name, policy, steal)                                                         \
+    TEST_DRIVERS(name##_where_carriers_poll)                                                       \
+    {                                                                                              \
+        on_every_crew(policy, steal, WEFT_POLLER_CARRIER);                                         \
+    }                                                                                              \
+    TEST_DRIVERS(name##_where_threads_poll)                                                        \
+    {                                                                                              \
+        on_every_crew(policy, steal, WEFT_POLLER_THREADS);                                         \
+    }                                                                                              \
+    TEST_EPOLL(name##_where_tasks_poll)                                                            \
+    {                                                                                              \
+        on_every_crew(policy, steal, WEFT_POLLER_TASKS);                                           \
+    }
 
-TEST_DRIVERS(locality_where_carriers_poll)
-{
-    EVERYTHING(LOCALITY, OFF, CARRIER);
-}
-
-TEST_DRIVERS(locality_with_stealing_where_carriers_poll)
-{
-    EVERYTHING(LOCALITY, ON, CARRIER);
-}
-
-TEST_DRIVERS(work_stealing_where_carriers_poll)
-{
-    EVERYTHING(STEALING, OFF, CARRIER);
-}
-
-TEST_DRIVERS(locality_where_threads_poll)
-{
-    EVERYTHING(LOCALITY, OFF, THREADS);
-}
-
-TEST_DRIVERS(locality_with_stealing_where_threads_poll)
-{
-    EVERYTHING(LOCALITY, ON, THREADS);
-}
-
-TEST_DRIVERS(work_stealing_where_threads_poll)
-{
-    EVERYTHING(STEALING, OFF, THREADS);
-}
-
-TEST_EPOLL(locality_where_tasks_poll)
-{
-    EVERYTHING(LOCALITY, OFF, TASKS);
-}
-
-TEST_EPOLL(locality_with_stealing_where_tasks_poll)
-{
-    EVERYTHING(LOCALITY, ON, TASKS);
-}
-
-TEST_EPOLL(work_stealing_where_tasks_poll)
-{
-    EVERYTHING(STEALING, OFF, TASKS);
-}
+IN_EVERY_MODE(locality, WEFT_POLICY_LOCALITY, WEFT_STEAL_OFF)
+IN_EVERY_MODE(locality_with_stealing, WEFT_POLICY_LOCALITY, WEFT_STEAL_ON)
+IN_EVERY_MODE(work_stealing, WEFT_POLICY_STEALING, WEFT_STEAL_OFF)

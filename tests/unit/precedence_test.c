@@ -21,11 +21,17 @@ static void set_field(struct weft_options *options, const struct weft__option_te
     memcpy((char *)options + option->offset, &value, option->size_bytes);
 }
 
-static uint64_t resolve(const struct weft_options *options, const struct weft__option_text *option)
+static struct weft_options resolve_all(const struct weft_options *options)
 {
     struct weft_options resolved;
     struct weft__log log;
     CHECK_OK(weft__options_resolve(&resolved, &log, options));
+    return resolved;
+}
+
+static uint64_t resolve(const struct weft_options *options, const struct weft__option_text *option)
+{
+    struct weft_options resolved = resolve_all(options);
     return field_of(&resolved, option);
 }
 
@@ -99,34 +105,24 @@ TEST(the_program_beats_the_environment_in_every_option)
 TEST(the_map_of_the_program_beats_that_of_the_environment)
 {
     struct weft_options options = WEFT_OPTIONS_INIT;
-    struct weft_options resolved;
-    struct weft__log log;
     clear_environment();
     setenv("WEFT_CPUS", "4;5", 1);
-    CHECK_OK(weft__options_resolve(&resolved, &log, &options));
-    CHECK_STR(resolved.cpus, "4;5");
+    CHECK_STR(resolve_all(&options).cpus, "4;5");
     options.cpus = "6;7";
-    CHECK_OK(weft__options_resolve(&resolved, &log, &options));
-    CHECK_STR(resolved.cpus, "6;7");
+    CHECK_STR(resolve_all(&options).cpus, "6;7");
     setenv("WEFT_CPUS", "nonsense", 1);
-    CHECK_OK(weft__options_resolve(&resolved, &log, &options));
-    CHECK_STR(resolved.cpus, "6;7");
+    CHECK_STR(resolve_all(&options).cpus, "6;7");
 }
 
 TEST(the_policy_of_the_program_beats_that_of_the_environment)
 {
     struct weft_options options = WEFT_OPTIONS_INIT;
-    struct weft_options resolved;
-    struct weft__log log;
     clear_environment();
     setenv("WEFT_SCHED", "stealing", 1);
-    CHECK_OK(weft__options_resolve(&resolved, &log, &options));
-    CHECK_EQ(resolved.policy, WEFT_POLICY_STEALING);
+    CHECK_EQ(resolve_all(&options).policy, WEFT_POLICY_STEALING);
     options.policy = WEFT_POLICY_LOCALITY;
-    CHECK_OK(weft__options_resolve(&resolved, &log, &options));
-    CHECK_EQ(resolved.policy, WEFT_POLICY_LOCALITY);
+    CHECK_EQ(resolve_all(&options).policy, WEFT_POLICY_LOCALITY);
     setenv("WEFT_SCHED", "locality", 1);
     options.policy = WEFT_POLICY_STEALING;
-    CHECK_OK(weft__options_resolve(&resolved, &log, &options));
-    CHECK_EQ(resolved.policy, WEFT_POLICY_STEALING);
+    CHECK_EQ(resolve_all(&options).policy, WEFT_POLICY_STEALING);
 }
