@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <weft.h>
 
 TEST(a_zeroed_mutex_is_free_and_needs_no_runtime)
@@ -324,6 +325,8 @@ TEST_EVERYWHERE(a_signal_wakes_one_and_a_broadcast_all)
     static struct cond_waiter w;
     weft_task *tasks[COUNT];
     w.deadline = WEFT_FOREVER;
+    memset(&w.cond, 0xff, sizeof w.cond); // whatever was in that memory
+    weft_cond_init(&w.cond);
     weft_cond_signal(&w.cond); // nobody waits: forgotten
     weft_cond_broadcast(&w.cond);
     for (int i = 0; i < COUNT; i++) {

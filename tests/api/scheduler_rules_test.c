@@ -48,6 +48,24 @@ TEST_DRIVERS(a_scheduler_is_destroyed_after_its_last_task)
     CHECK_EQ(atomic_load(&destroyed), 1);
 }
 
+static void count_only(struct weft_scheduler *self)
+{
+    (void)self;
+    atomic_fetch_add(&destroyed, 1);
+}
+
+TEST(a_scheduler_is_destroyed_with_the_last_reference)
+{
+    static const struct weft_scheduler_ops ops = { pool_push, pool_push, NULL, count_only };
+    struct weft_scheduler scheduler;
+    weft_scheduler_init(&scheduler, &ops, "counted", 0);
+    CHECK(weft_scheduler_retain(&scheduler) == &scheduler);
+    weft_scheduler_release(&scheduler);
+    CHECK_EQ(atomic_load(&destroyed), 0);
+    weft_scheduler_release(&scheduler);
+    CHECK_EQ(atomic_load(&destroyed), 1);
+}
+
 // For all tasks of a runtime.
 
 static int is_on_pool(void *arg)

@@ -226,6 +226,19 @@ TEST_SOCKETS(a_listener_says_which_option_failed)
     CHECK_EQ(count_descriptors(), before);
 }
 
+/// The listener's own descriptor, which nobody else needs.
+static int find_listening(void)
+{
+    for (int fd = 0; fd < 1024; fd++) {
+        int listens = 0;
+        socklen_t size = sizeof listens;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens == 1) {
+            return fd;
+        }
+    }
+    FAIL("no descriptor listens");
+}
+
 TEST_SOCKETS(fast_open_is_switched_on)
 {
     struct weft_socket_options options = WEFT_SOCKET_OPTIONS_INIT;
@@ -236,6 +249,8 @@ TEST_SOCKETS(fast_open_is_switched_on)
         SKIP("net.ipv4.tcp_fastopen forbids it");
     }
     CHECK_OK(rc);
+    CHECK_EQ(option(find_listening(), IPPROTO_TCP, TCP_FASTOPEN), 5);
+    CHECK_EQ(option(weft_conn_fd(ends.client), IPPROTO_TCP, TCP_FASTOPEN_CONNECT), 1);
     disconnect(&ends);
 }
 
