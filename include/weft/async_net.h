@@ -18,9 +18,8 @@
 // awaits or a future, which stays there from then on; later ones may come from anywhere. A task on another
 // carrier or on a scheduler of the program's gets -EXDEV, and whoever is not a task -EPERM.
 //
-// Results are those of the calls, without -ETIMEDOUT. weft_dial(), weft_conn_write_ref(),
-// weft_conn_finish(), weft_conn_move() and closing are for virtual threads only, and so is all of
-// weft/dgram.h.
+// Results are those of the calls, without -ETIMEDOUT. weft_dial(), weft_conn_move() and closing are for
+// virtual threads only, and so is all of weft/dgram.h.
 #ifndef WEFT_ASYNC_NET_H
 #define WEFT_ASYNC_NET_H
 
@@ -50,8 +49,17 @@ WEFT_API void weft_conn_read_into_future(struct weft_conn_future *future, weft_c
 WEFT_API void weft_conn_write_future(struct weft_conn_future *future, weft_conn *conn,
                                      const void *data, size_t size);
 
+/// The same, but queues the bytes themselves, as weft_conn_write_ref(): if the result is 0, `release(arg)`
+/// is called exactly once, perhaps before it is READY; otherwise never.
+WEFT_API void weft_conn_write_ref_future(struct weft_conn_future *future, weft_conn *conn,
+                                         const void *data, size_t size, weft_release_fn release,
+                                         void *arg);
+
 /// Waits until everything queued is with the kernel, as weft_conn_flush().
 WEFT_API void weft_conn_flush_future(struct weft_conn_future *future, weft_conn *conn);
+
+/// The same, and then sends the end of the stream, as weft_conn_finish().
+WEFT_API void weft_conn_finish_future(struct weft_conn_future *future, weft_conn *conn);
 
 /// Caller-owned; embed it, or await or spawn `&future.future`.
 struct weft_listener_future {

@@ -208,8 +208,12 @@ void weft__conn_out_drop(struct weft__conn *conn);
 void weft__conn_send(struct weft__conn *conn);
 /// Queues a copy if there is room, or an error, or WAITS: conn->writer is woken when there is.
 int weft__conn_write_now(struct weft__conn *conn, const void *data, size_t size);
+int weft__conn_write_ref_now(struct weft__conn *conn, const void *data, size_t size,
+                             weft_release_fn release_fn, void *arg);
 /// Sends: 0 if nothing is queued any more, or an error, or WAITS as above.
 int weft__conn_flush_now(struct weft__conn *conn);
+/// The same, and then the end of the stream.
+int weft__conn_finish_now(struct weft__conn *conn);
 
 // chunk.c: output memory, kept by the carrier for reuse.
 

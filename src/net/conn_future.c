@@ -25,6 +25,8 @@ struct call {
         const void *from;      // write
     };
     size_t size;
+    weft_release_fn release; // write_ref
+    void *arg;
     size_t done; // read_into: bytes taken; the carrier's while it waits
 };
 _Static_assert(sizeof(struct call) <= sizeof(struct weft_conn_future), "public size");
@@ -99,6 +101,8 @@ static struct call *init(struct weft_conn_future *future, weft_conn *conn,
     call->reads = false;
     call->look = look;
     call->in = NULL;
+    call->release = NULL;
+    call->arg = NULL;
     call->size = call->done = 0;
     return call;
 }
@@ -190,4 +194,31 @@ static int64_t look_flush(struct call *call, bool first)
 void weft_conn_flush_future(struct weft_conn_future *future, weft_conn *conn)
 {
     (void)init(future, conn, look_flush, "send");
+}
+
+static int64_t look_write_ref(struct call *call, bool first)
+{
+    (void)first;
+    return weft__conn_write_ref_now(call->conn, call->from, call->size, call->release, call->arg);
+}
+
+void weft_conn_write_ref_future(struct weft_conn_future *future, weft_conn *conn, const void *data,
+                                size_t size, weft_release_fn release, void *arg)
+{
+    struct call *call = init(future, conn, look_write_ref, "send");
+    call->from = data;
+    call->size = size;
+    call->release = release;
+    call->arg = arg;
+}
+
+static int64_t look_finish(struct call *call, bool first)
+{
+    (void)first;
+    return weft__conn_finish_now(call->conn);
+}
+
+void weft_conn_finish_future(struct weft_conn_future *future, weft_conn *conn)
+{
+    (void)init(future, conn, look_finish, "send");
 }

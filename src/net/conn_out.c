@@ -351,13 +351,20 @@ static int put_copy(struct weft__conn *conn, const void *data, size_t size)
     return 0;
 }
 
-int weft__conn_write_now(struct weft__conn *conn, const void *data, size_t size)
+/// admit() up to the point where it has to wait.
+static int admit_now(struct weft__conn *conn)
 {
     int rc = conn->finished ? -EPIPE : conn->write_error;
     if (rc == 0 && conn->out_bytes >= conn->output_limit) {
         send_on(conn);
         rc = drained(conn, conn->output_limit - 1);
     }
+    return rc;
+}
+
+int weft__conn_write_now(struct weft__conn *conn, const void *data, size_t size)
+{
+    int rc = admit_now(conn);
     return rc == 0 && size > 0 ? put_copy(conn, data, size) : rc;
 }
 
@@ -392,6 +399,19 @@ static int put_reference(struct weft__conn *conn, const void *data, size_t size,
     return 0;
 }
 
+/// There is room. Of no bytes there is nothing to wait for.
+static int refer_to(struct weft__conn *conn, const void *data, size_t size,
+                    weft_release_fn release_fn, void *arg)
+{
+    if (size > 0) {
+        return put_reference(conn, data, size, release_fn, arg);
+    }
+    if (release_fn != NULL) {
+        release_fn(arg);
+    }
+    return 0;
+}
+
 int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size, weft_release_fn release_fn,
                         void *arg, weft_time deadline)
 {
@@ -400,12 +420,15 @@ int weft_conn_write_ref(weft_conn *conn, const void *data, size_t size, weft_rel
         return weft__conn_refusal(conn);
     }
     int rc = admit(conn, task, deadline);
-    if (rc == 0 && size > 0) {
-        rc = put_reference(conn, data, size, release_fn, arg);
-    } else if (rc == 0 && release_fn != NULL) {
-        release_fn(arg);
-    }
+    rc = rc == 0 ? refer_to(conn, data, size, release_fn, arg) : rc;
     return (int)weft__conn_leave(conn, rc);
+}
+
+int weft__conn_write_ref_now(struct weft__conn *conn, const void *data, size_t size,
+                             weft_release_fn release_fn, void *arg)
+{
+    int rc = admit_now(conn);
+    return rc == 0 ? refer_to(conn, data, size, release_fn, arg) : rc;
 }
 
 static int flush_out(struct weft__conn *conn, struct weft__task *task, weft_time deadline)
@@ -420,6 +443,17 @@ int weft_conn_flush(weft_conn *conn, weft_time deadline)
                         : weft__conn_refusal(conn);
 }
 
+/// All is sent.
+static int end_stream(struct weft__conn *conn)
+{
+    struct weft__carrier *carrier = conn->carrier;
+    if (conn->finished) {
+        return 0;
+    }
+    conn->finished = true;
+    return carrier->driver->sockets->shutdown(carrier->driver_state, conn->fd, SHUT_WR);
+}
+
 int weft_conn_finish(weft_conn *conn, weft_time deadline)
 {
     struct weft__task *task = weft__conn_enter(conn);
@@ -427,10 +461,14 @@ int weft_conn_finish(weft_conn *conn, weft_time deadline)
         return weft__conn_refusal(conn);
     }
     int rc = flush_out(conn, task, deadline);
-    if (rc == 0 && !conn->finished && !conn->closing) {
-        struct weft__carrier *carrier = conn->carrier;
-        rc = carrier->driver->sockets->shutdown(carrier->driver_state, conn->fd, SHUT_WR);
-        conn->finished = true;
+    if (rc == 0 && !conn->closing) {
+        rc = end_stream(conn);
     }
     return (int)weft__conn_leave(conn, rc);
+}
+
+int weft__conn_finish_now(struct weft__conn *conn)
+{
+    int rc = weft__conn_flush_now(conn);
+    return rc == 0 ? end_stream(conn) : rc;
 }

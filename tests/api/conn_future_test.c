@@ -249,6 +249,72 @@ TEST_EVERYWHERE(a_flush_waits_until_all_is_sent)
     close_pair(pair);
 }
 
+static void count(void *arg)
+{
+    ++*(int *)arg;
+}
+
+TEST_EVERYWHERE(references_are_released_once)
+{
+    struct pair pair = tcp();
+    struct weft_conn_future future;
+    struct hand hand = { 0 };
+    int released = 0;
+    weft_conn_write_ref_future(&future, pair.near, "", 0, count, &released);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), 0);
+    CHECK_EQ(released, 1);
+    weft_conn_write_ref_future(&future, pair.near, "abc", 3, count, &released);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), 0);
+    CHECK_OK(weft_conn_flush(pair.near, WEFT_FOREVER));
+    drain(pair.far, 3);
+    while (released < 2) {
+        CHECK_OK(weft_yield());
+    }
+    size_t total = fill(pair.near, &future, &hand);
+    weft_future_cancel(&future.future);
+    CHECK_EQ(hand_drive(&hand, &future.future), -ECANCELED);
+    weft_conn_write_ref_future(&future, pair.near, block, 10, count, &released);
+    CHECK_EQ(await_conn(&future, weft_after(WEFT_MS)), -ETIMEDOUT); // it was not queued
+    CHECK_EQ(released, 2);
+    weft_conn_write_ref_future(&future, pair.near, block, 10, count, &released);
+    CHECK_EQ(hand_poll(&hand, &future.future), WEFT_PENDING);
+    drain(pair.far, total);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), 0);
+    drain(pair.far, 10);
+    CHECK_OK(weft_conn_abort(pair.near));
+    CHECK_OK(weft_conn_abort(pair.far));
+    while (released < 3) {
+        CHECK_OK(weft_yield());
+    }
+    CHECK_EQ(released, 3);
+}
+
+TEST_EVERYWHERE(a_finish_sends_the_end_after_all_else)
+{
+    struct pair pair = tcp();
+    struct weft_conn_future future;
+    struct weft_slice in;
+    struct hand hand = { 0 };
+    size_t total = fill(pair.near, &future, &hand);
+    weft_future_cancel(&future.future);
+    CHECK_EQ(hand_drive(&hand, &future.future), -ECANCELED);
+    weft_conn_finish_future(&future, pair.near);
+    CHECK_EQ(await_conn(&future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    CHECK_OK(weft_yield());
+    weft_conn_finish_future(&future, pair.near);
+    CHECK_EQ(hand_poll(&hand, &future.future), WEFT_PENDING);
+    drain(pair.far, total);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), 0);
+    CHECK_EQ(peek(pair.far, &in, 1), 0);
+    put(pair.far, "answer"); // the other way is open
+    CHECK_EQ(peek(pair.near, &in, 6), 6);
+    weft_conn_finish_future(&future, pair.near);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), 0); // again
+    weft_conn_write_ref_future(&future, pair.near, "x", 1, NULL, NULL);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), -EPIPE);
+    close_pair(pair);
+}
+
 // Ends.
 
 TEST_EVERYWHERE(closing_ends_what_waits)
