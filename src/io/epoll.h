@@ -365,7 +365,7 @@ static inline void weft__op_settle(struct weft__epoll *e, struct weft__op *op, i
 {
     op->stage = WEFT__EPOLL_IDLE;
     op->result = result;
-    weft__count(&e->counts.completed);
+    weft__op_count(&e->counts.completed, op);
 }
 
 /// Ends an op that is in no queue.

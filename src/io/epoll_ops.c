@@ -368,7 +368,7 @@ WEFT__NOINLINE static bool start(struct weft__epoll *e, struct weft__op *op)
 bool weft__epoll_submit(void *state, struct weft__op *op)
 {
     struct weft__epoll *e = state;
-    weft__count(&e->counts.submitted);
+    weft__op_count(&e->counts.submitted, op);
     op->result = 0;
     op->result_flags = 0;
     op->scratch = is_simple(op) ? WEFT__OP_SIMPLE : 0;

@@ -157,7 +157,7 @@ static bool remote_submit(void *state, struct weft__op *op)
     op->extra = errand;
     op->stage = 1;
     note_use(r, op);
-    count(&r->counts.submitted);
+    weft__op_count(&r->counts.submitted, op);
     errand->node.kind = WEFT__LETTER_SUBMIT;
     weft__post_put(&r->thread->post, &errand->node);
     r->wrote = true;
@@ -217,7 +217,7 @@ static void take_last(struct weft__remote *r, struct weft__errand *errand)
     int64_t result = errand->op.result;
     uint32_t flags = errand->op.result_flags;
     note_end(r, &errand->op);
-    count(&r->counts.completed);
+    weft__op_count(&r->counts.completed, &errand->op);
     errand->ended = true;
     if (weft__unlikely(r->drained)) {
         drop(&errand->op, result);

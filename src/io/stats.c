@@ -50,8 +50,6 @@ static void add_carrier(struct weft_io_stats *stats, const struct weft__carrier 
     struct weft__annex *annex = carrier->annex;
     if (annex != NULL) {
         add(stats, annex->driver->counts(annex->driver_state), 0);
-        stats->completed -= weft__tally_get(&annex->watches_ended); // nobody asked for these
-        stats->submitted -= weft__tally_get(&annex->watches);
     }
 }
 

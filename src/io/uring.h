@@ -274,7 +274,7 @@ int weft__uring_deliver(struct weft__uring *u);
 /// The op is the owner's again.
 static inline void weft__uring_let_go(struct weft__uring *u, struct weft__op *op)
 {
-    weft__uring_count(&u->counts.completed);
+    weft__op_count(&u->counts.completed, op);
     weft__uring_fd(u, op->fd)->ops--;
     if (weft__unlikely(op->code == WEFT__OP_SPLICE)) {
         weft__uring_fd(u, op->from_fd)->ops--;

@@ -211,7 +211,7 @@ bool weft__uring_submit(void *state, struct weft__op *op)
 {
     struct weft__uring *u = state;
     struct weft__uring_fd *fd = weft__uring_fd(u, op->fd);
-    weft__uring_count(&u->counts.submitted);
+    weft__op_count(&u->counts.submitted, op);
     fd->ops++;
     op->generation = fd->generation;
     op->scratch = 0;

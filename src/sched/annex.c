@@ -241,7 +241,6 @@ static void watch_ended(struct weft__op *op)
 {
     struct weft__annex *annex = weft__container_of(op, struct weft__annex, watch);
     annex->watching = false;
-    weft__tally(&annex->watches_ended, 1);
 }
 
 bool weft__annex_watch(struct weft__annex *annex)
@@ -262,10 +261,9 @@ bool weft__annex_watch(struct weft__annex *annex)
     }
     weft__op_init(&annex->watch, WEFT__OP_POLL, fd, NULL, 0);
     annex->watch.flags = POLLIN;
+    annex->watch.mode = WEFT__OP_UNCOUNTED;
     annex->watch.done = watch_ended;
     annex->watching = !carrier->driver->submit(carrier->driver_state, &annex->watch);
-    weft__tally(&annex->watches, 1);
-    weft__tally(&annex->watches_ended, annex->watching ? 0 : 1);
     return !annex->watching;
 }
 

@@ -30,8 +30,6 @@ struct weft__annex {
     // The owner's.
     struct weft__op watch; // of what its own driver waits for: something happened in this one
     bool watching;
-    _Atomic uint64_t watches; // begun; the carrier's own driver counts them as operations
-    _Atomic uint64_t watches_ended;
 };
 
 /// Prepares zeroed memory.

@@ -50,6 +50,7 @@ enum weft__op_code {
 #define WEFT__OP_MULTI 0x1u  ///< one submission, many results
 #define WEFT__OP_SELECT 0x2u ///< the driver chooses the buffer
 #define WEFT__OP_MANAGED 0x4u
+#define WEFT__OP_UNCOUNTED 0x8u ///< weft's own, which the program did not ask for
 
 /// weft__op.result_flags; a buffer's number is in the upper 16 bits.
 #define WEFT__OP_MORE 0x1u   ///< done() will be called again
@@ -154,5 +155,14 @@ struct weft__op_counts {
     _Atomic uint64_t short_writes;   // writes and sends that took only a part
     _Atomic uint64_t offloaded;      // ops that went to the blocking pool
 };
+
+/// Counts the op as submitted or completed, unless it is one of weft's own: its end must not be taken
+/// back later, for anybody who reads a counter that goes down believes that it began anew.
+static inline void weft__op_count(_Atomic uint64_t *counter, const struct weft__op *op)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + ((op->mode & WEFT__OP_UNCOUNTED) == 0),
+                          memory_order_relaxed);
+}
 
 #endif

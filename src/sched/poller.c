@@ -149,12 +149,18 @@ bool weft__poller_turn(struct weft__carrier *carrier)
 
 // Sleeping.
 
+static bool in_flight(const struct weft__driver *driver, void *state)
+{
+    const struct weft__op_counts *counts = driver->counts(state);
+    return atomic_load_explicit(&counts->submitted, memory_order_relaxed) !=
+           atomic_load_explicit(&counts->completed, memory_order_relaxed);
+}
+
 static bool has_ops(struct weft__carrier *carrier)
 {
-    const struct weft__op_counts *counts = carrier->driver->counts(carrier->driver_state);
-    bool watch = carrier->annex != NULL && carrier->annex->watching;
-    return atomic_load_explicit(&counts->submitted, memory_order_relaxed) !=
-           atomic_load_explicit(&counts->completed, memory_order_relaxed) + watch;
+    const struct weft__annex *annex = carrier->annex;
+    return in_flight(carrier->driver, carrier->driver_state) ||
+           (annex != NULL && in_flight(annex->driver, annex->driver_state));
 }
 
 /// Q6. NULL: it may sleep.

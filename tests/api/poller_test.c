@@ -493,6 +493,8 @@ static int reads_in_vain(void *arg)
     return weft_read(*(int *)arg, &byte, 1, WEFT_FOREVER) == 1 ? 0 : -EIO;
 }
 
+static bool reader_moves;
+
 static int ignores_completions(void *arg)
 {
     weft_poller **self = arg;
@@ -500,13 +502,14 @@ static int ignores_completions(void *arg)
     weft_task *reader;
     int result = -1;
     struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.migratable = reader_moves;
     CHECK_EQ(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
     CHECK_OK(weft_spawn(&reader, reads_in_vain, &fds[0], &attr));
     for (int i = 0; i < 5; i++) {
         CHECK_OK(weft_poller_maybe_yield(*self, false));
         CHECK(!weft_poller_try_park(*self)); // a read is in flight, and it watches nothing
     }
-    CHECK(strstr(logged, "weft_poller_fd") != NULL);
+    CHECK(strstr(logged, "operations are in flight") != NULL);
     CHECK_GE(weft_poller_fd(*self), 0);
     CHECK_OK(weft_poller_maybe_yield(*self, false));
     CHECK(weft_poller_try_park(*self));
@@ -548,7 +551,8 @@ static int runs_bad_body(void *arg)
     static weft_poller *poller;
     int result = -1;
     weft_time until = weft_after(WEFT_MS);
-    CHECK_OK(weft_poller_register(&poller, NULL, 1, bad_body, NULL, &poller));
+    int last = weft_carrier_count() - 1;
+    CHECK_OK(weft_poller_register(&poller, NULL, last, bad_body, count_wake, &poller));
     CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
     CHECK_OK(result);
     CHECK_OK(weft_sleep_until(until));
@@ -559,6 +563,19 @@ TEST_DRIVERS(a_poller_that_ignores_completions_is_caught)
 {
     bad_body = ignores_completions;
     run_with(2, runs_bad_body);
+}
+
+// With a remedy those of threads that may move are in a driver of their own.
+TEST_DRIVERS(a_poller_that_ignores_completions_of_threads_that_may_move_is_caught)
+{
+    struct weft_options options = WEFT_OPTIONS_INIT;
+    options.carriers = 1;
+    options.remedy = WEFT_REMEDY_SPARE;
+    options.stuck_ns = 60 * WEFT_S; // nobody is
+    options.log = note_log;
+    bad_body = ignores_completions;
+    reader_moves = true;
+    CHECK_OK(weft_run(runs_bad_body, NULL, &options));
 }
 
 TEST_DRIVERS(a_poller_that_ignores_its_carrier_is_caught)

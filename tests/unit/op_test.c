@@ -356,6 +356,24 @@ TEST_DRIVERS(poll_tells_what_is_ready)
     driver()->close(state);
 }
 
+TEST_DRIVERS(an_operation_that_nobody_asked_for_is_never_counted)
+{
+    void *state = open_driver();
+    const struct weft__op_counts *counts = driver()->counts(state);
+    int fds[2];
+    make_pair(state, fds);
+    struct trial trial = { 0 };
+    struct weft__op op = poll_op(fds[0], POLLIN);
+    op.mode = WEFT__OP_UNCOUNTED;
+    trial_start(&trial, state, op);
+    CHECK_EQ(counts->submitted, 0);
+    CHECK_EQ(send(fds[1], "x", 1, 0), 1);
+    CHECK_EQ(trial_await(&trial), POLLIN);
+    CHECK_EQ(counts->submitted, 0);
+    CHECK_EQ(counts->completed, 0);
+    driver()->close(state);
+}
+
 TEST_DRIVERS(splice_moves_bytes)
 {
     void *state = open_driver();
