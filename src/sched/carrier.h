@@ -15,6 +15,7 @@
 #include "sched/offer.h"
 #include "sched/lookout.h"
 #include "sched/wheel.h"
+#include "task/blocks.h"
 #include "task/context.h"
 #include "task/stack.h"
 #include "task/task.h"
@@ -89,6 +90,7 @@ struct weft__carrier {
     weft_time coarse_now;       // the clock when it was last read
     weft_time slice_end;        // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
+    struct weft__block_cache blocks;
     uint64_t next_id;
     struct weft__rng random; // for choices that are to be fair (src/select, steal.c)
     weft_time quantum_ns;

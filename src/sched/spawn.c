@@ -171,13 +171,15 @@ static int take_thread(struct weft__task **out, struct weft__crew *crew, struct 
     return 0;
 }
 
-static int take_future(struct weft__task **out, struct weft__crew *crew)
+static int take_future(struct weft__task **out, struct weft__crew *crew, struct weft__carrier *self,
+                       const struct weft__spawn *spawn)
 {
-    struct weft__task *task = weft__block_take(&crew->blocks);
+    struct weft__task *task = weft__block_take(&crew->blocks, self != NULL ? &self->blocks : NULL);
     if (task == NULL) {
         return -ENOMEM;
     }
     task->kind = &weft__kind_future;
+    task->context.sp = spawn->arg; // for weft__context_prefetch(): what its run will touch
     task->stack_low = NULL;
     task->stack_shift = 0;
     *out = task;
@@ -195,8 +197,9 @@ void weft__thread_free(struct weft__task *task, struct weft__carrier *carrier)
 
 void weft__future_free(struct weft__task *task, struct weft__carrier *carrier)
 {
-    (void)carrier;
-    weft__block_give(&task->crew->blocks, task);
+    struct weft__crew *crew = task->crew;
+    bool ours = carrier != NULL && carrier->crew == crew;
+    weft__block_give(&crew->blocks, ours ? &carrier->blocks : NULL, task);
 }
 
 static int inherit_locals(struct weft__task *task, const struct weft_attr *attr)
@@ -262,7 +265,8 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     if (rc < 0) {
         return rc;
     }
-    rc = spawn->is_future ? take_future(&task, crew) : take_thread(&task, crew, self, attr);
+    rc = spawn->is_future ? take_future(&task, crew, self, spawn)
+                          : take_thread(&task, crew, self, attr);
     if (rc < 0) {
         goto leave_scheduler;
     }

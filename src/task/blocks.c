@@ -1,16 +1,40 @@
-// blocks.c - chunks of control blocks with one free list.
+// blocks.c - chunks of control blocks, and the batches of free ones that carriers exchange.
+//
+// A carrier takes and gives without a lock, in its own cache. What it lacks or has too much of travels by
+// whole batches, because one carrier may spawn what another one ends: so a batch is one list that nobody
+// has to walk.
+//
+//     blocks.batches -> block --sibling_next--> block --sibling_next--> ...   each the first of a batch
+//                         | node.next             | node.next
+//                       block                   block                         node.ahead of the first: how many
+//
+// A free block's word is zero, and nobody looks at these fields of it.
+// Lock: blocks.lock, alone; one in BATCH spawns takes it.
 #include "task/blocks.h"
 
 #include "base/alloc.h"
 
-#define BLOCKS_PER_CHUNK WEFT__SIZED(64, 2)
+#define BATCH WEFT__SIZED(64, 2)
 
 struct weft__block_chunk {
     struct weft__block_chunk *next; // fixed once published
-    struct weft__task blocks[BLOCKS_PER_CHUNK];
+    struct weft__task blocks[BATCH];
 };
 
-/// Called with the lock held, which it gives up for the allocation.
+static struct weft__task *to_task(struct weft__node *node)
+{
+    return weft__container_of(node, struct weft__task, node);
+}
+
+/// Puts a batch among the others. Under lock.
+static void push_batch(struct weft__blocks *blocks, struct weft__task *first, int count)
+{
+    first->node.ahead = count;
+    first->sibling_next = blocks->batches;
+    blocks->batches = first;
+}
+
+/// A chunk is a batch. Called with the lock held, which it gives up for the allocation.
 static void grow(struct weft__blocks *blocks)
 {
     weft__lock_release(&blocks->lock);
@@ -22,32 +46,113 @@ static void grow(struct weft__blocks *blocks)
     }
     chunk->next = blocks->chunks;
     blocks->chunks = chunk;
-    for (int i = 0; i < BLOCKS_PER_CHUNK; i++) {
-        chunk->blocks[i].node.next = blocks->free;
-        blocks->free = &chunk->blocks[i].node;
+    for (int i = 0; i + 1 < BATCH; i++) {
+        chunk->blocks[i].node.next = &chunk->blocks[i + 1].node;
     }
+    chunk->blocks[BATCH - 1].node.next = NULL;
+    push_batch(blocks, &chunk->blocks[0], BATCH);
 }
 
-struct weft__task *weft__block_take(struct weft__blocks *blocks)
+/// A batch, or for who has no cache to keep the rest in, the first of one. NULL: there is no memory.
+static struct weft__task *take_batch(struct weft__blocks *blocks, bool whole)
 {
     weft__lock_acquire(&blocks->lock);
-    if (blocks->free == NULL) {
+    if (blocks->batches == NULL) {
         grow(blocks);
     }
-    struct weft__node *node = blocks->free;
-    if (node != NULL) {
-        blocks->free = node->next;
+    struct weft__task *first = blocks->batches;
+    if (first != NULL) {
+        blocks->batches = first->sibling_next;
+    }
+    if (first != NULL && !whole && first->node.next != NULL) {
+        push_batch(blocks, to_task(first->node.next), first->node.ahead - 1);
     }
     weft__lock_release(&blocks->lock);
-    return node != NULL ? weft__container_of(node, struct weft__task, node) : NULL;
+    return first;
 }
 
-void weft__block_give(struct weft__blocks *blocks, struct weft__task *task)
+/// The next spawn writes all of it, and it may have been gone from the cache for long.
+static void prefetch(const struct weft__node *node)
+{
+    for (uintptr_t at = 0; node != NULL && at < sizeof(struct weft__task); at += WEFT__LINE) {
+        __builtin_prefetch((const char *)node + at, 1);
+    }
+}
+
+static WEFT__NOINLINE struct weft__node *refill(struct weft__blocks *blocks,
+                                                struct weft__block_cache *cache)
+{
+    struct weft__task *batch = cache->full;
+    cache->full = NULL;
+    if (batch == NULL) {
+        batch = take_batch(blocks, true);
+    }
+    if (batch == NULL) {
+        return NULL;
+    }
+    cache->count = batch->node.ahead;
+    return &batch->node;
+}
+
+struct weft__task *weft__block_take(struct weft__blocks *blocks, struct weft__block_cache *cache)
+{
+    if (cache == NULL) {
+        return take_batch(blocks, false);
+    }
+    struct weft__node *node = weft__likely(cache->free != NULL) ? cache->free
+                                                                : refill(blocks, cache);
+    if (node == NULL) {
+        return NULL;
+    }
+    cache->free = node->next;
+    cache->count--;
+    prefetch(node->next);
+    return to_task(node);
+}
+
+/// Adds one to the first batch, if that is not a whole one.
+static void give_one(struct weft__blocks *blocks, struct weft__task *task)
 {
     weft__lock_acquire(&blocks->lock);
-    task->node.next = blocks->free;
-    blocks->free = &task->node;
+    struct weft__task *first = blocks->batches;
+    int count = 0;
+    task->node.next = NULL;
+    if (first != NULL && first->node.ahead < BATCH) {
+        count = first->node.ahead;
+        blocks->batches = first->sibling_next;
+        task->node.next = &first->node;
+    }
+    push_batch(blocks, task, count + 1);
     weft__lock_release(&blocks->lock);
+}
+
+/// The cache has a whole batch in `free`.
+static WEFT__NOINLINE void set_aside(struct weft__blocks *blocks, struct weft__block_cache *cache)
+{
+    struct weft__task *surplus = cache->full;
+    cache->full = to_task(cache->free);
+    cache->full->node.ahead = cache->count;
+    cache->free = NULL;
+    cache->count = 0;
+    if (surplus != NULL) {
+        weft__lock_acquire(&blocks->lock);
+        push_batch(blocks, surplus, surplus->node.ahead);
+        weft__lock_release(&blocks->lock);
+    }
+}
+
+void weft__block_give(struct weft__blocks *blocks, struct weft__block_cache *cache,
+                      struct weft__task *task)
+{
+    if (cache == NULL) {
+        give_one(blocks, task);
+        return;
+    }
+    task->node.next = cache->free;
+    cache->free = &task->node;
+    if (weft__unlikely(++cache->count == BATCH)) {
+        set_aside(blocks, cache);
+    }
 }
 
 int weft__blocks_each(struct weft__blocks *blocks, int (*visit)(void *block, void *arg), void *arg)
@@ -57,7 +162,7 @@ int weft__blocks_each(struct weft__blocks *blocks, int (*visit)(void *block, voi
     weft__lock_release(&blocks->lock);
     int rc = 0;
     for (; chunk != NULL && rc == 0; chunk = chunk->next) {
-        for (int i = 0; i < BLOCKS_PER_CHUNK && rc == 0; i++) {
+        for (int i = 0; i < BATCH && rc == 0; i++) {
             rc = visit(&chunk->blocks[i], arg);
         }
     }
@@ -73,5 +178,5 @@ void weft__blocks_fini(struct weft__blocks *blocks)
         chunk = next;
     }
     blocks->chunks = NULL;
-    blocks->free = NULL;
+    blocks->batches = NULL;
 }

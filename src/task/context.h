@@ -9,7 +9,9 @@
 #include "base/sanitizer.h"
 
 struct weft__context {
-    void *sp; // of the frame drawn in switch_*.S; valid while not running. First: assembly reads it
+    // Of the frame drawn in switch_*.S; valid while not running. First: assembly reads it. A future is
+    // not switched to, and stands here itself.
+    void *sp;
 #if WEFT__ASAN
     void *fake_stack;
     const void *stack_low;

@@ -90,15 +90,18 @@ int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carr
 
 // Memory: two blocks. The second is taken on a carrier, and whoever visits it finds it free before.
 
-struct weft__task *weft__block_take(struct weft__blocks *unused)
+struct weft__task *weft__block_take(struct weft__blocks *unused, struct weft__block_cache *cache)
 {
     (void)unused;
+    (void)cache;
     return &blocks[wanted];
 }
 
-void weft__block_give(struct weft__blocks *unused, struct weft__task *task)
+void weft__block_give(struct weft__blocks *unused, struct weft__block_cache *cache,
+                      struct weft__task *task)
 {
     (void)unused;
+    (void)cache;
     (void)task;
 }
 

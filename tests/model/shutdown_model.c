@@ -85,15 +85,18 @@ int weft__runtime_refuses(const struct weft__crew *crew, const struct weft__carr
 
 // Memory: one block.
 
-struct weft__task *weft__block_take(struct weft__blocks *blocks)
+struct weft__task *weft__block_take(struct weft__blocks *blocks, struct weft__block_cache *cache)
 {
     (void)blocks;
+    (void)cache;
     return &block;
 }
 
-void weft__block_give(struct weft__blocks *blocks, struct weft__task *task)
+void weft__block_give(struct weft__blocks *blocks, struct weft__block_cache *cache,
+                      struct weft__task *task)
 {
     (void)blocks;
+    (void)cache;
     (void)task;
 }
 

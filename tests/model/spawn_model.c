@@ -34,15 +34,18 @@ static int verdict, blocked;
 
 const struct weft__kind weft__kind_future = { .name = "future", .free = weft__future_free };
 
-struct weft__task *weft__block_take(struct weft__blocks *blocks)
+struct weft__task *weft__block_take(struct weft__blocks *blocks, struct weft__block_cache *cache)
 {
     (void)blocks;
+    (void)cache;
     return &child.task;
 }
 
-void weft__block_give(struct weft__blocks *blocks, struct weft__task *block)
+void weft__block_give(struct weft__blocks *blocks, struct weft__block_cache *cache,
+                      struct weft__task *block)
 {
     (void)blocks;
+    (void)cache;
     (void)block;
 }
 
