@@ -124,6 +124,20 @@ WEFT_API WEFT_MUST_CHECK int weft_spawn_future_at(weft_task **task, struct weft_
 #define weft_spawn_future(task, future, attr)                                                      \
     weft_spawn_future_at((task), (future), (attr), __FILE__, __LINE__)
 
+/// The task of weft_go_future() is through with the future: its storage is the program's again, and may
+/// be freed here. `result` is set. Runs in the task, as the last thing it does, and must not block.
+typedef void (*weft_ended_fn)(struct weft_future *future);
+
+/// Runs a future as a detached task, in the runtime's root scope, on the caller's carrier, as weft_go()
+/// does with a function. Nobody joins it, so it says itself when it is through: `ended` is called once.
+///
+/// Call from:  a task or a timer function.
+/// Errors:     as weft_spawn_at(); -EINVAL without `ended`. Then `ended` is not called.
+WEFT_API WEFT_MUST_CHECK int weft_go_future_at(struct weft_future *future, weft_ended_fn ended,
+                                               const char *file, int line);
+/// weft_go_future(&future, ended): weft_go_future_at() with the spawn site filled in.
+#define weft_go_future(future, ended) weft_go_future_at((future), (ended), __FILE__, __LINE__)
+
 /// Parks the calling virtual thread until the future is ready, and returns its result. If the
 /// deadline passes or the task is cancelled first, the future is cancelled and awaited: when this
 /// returns, the future is READY and its storage is the caller's, whatever the outcome.

@@ -62,6 +62,14 @@ int weft_spawn_future_at(weft_task **task, struct weft_future *future, const str
     return spawn_here(task, &spawn);
 }
 
+int weft_go_future_at(struct weft_future *future, weft_ended_fn ended, const char *file, int line)
+{
+    struct weft__spawn spawn = {
+        .is_future = true, .ended = ended, .arg = future, .file = file, .line = line
+    };
+    return ended != NULL ? spawn_here(NULL, &spawn) : -EINVAL;
+}
+
 int weft_runtime_spawn_at(weft_task **task, weft_runtime *runtime, weft_fn fn, void *arg,
                           const struct weft_attr *attr, const char *file, int line)
 {

@@ -162,8 +162,9 @@ uint32_t weft__fork_generation(void);
 /// What a spawn needs to know.
 struct weft__spawn {
     bool is_future;
-    weft_fn fn; // of a virtual thread
-    void *arg;  // the function's argument, or the struct weft_future
+    weft_fn fn;          // of a virtual thread
+    weft_ended_fn ended; // of a future, or NULL
+    void *arg;           // the function's argument, or the struct weft_future
     const struct weft_attr *attr;
     struct weft__scope *scope;     // the child's birth scope
     struct weft_scheduler *policy; // who is told when it is ready; NULL: as usual

@@ -137,7 +137,11 @@ static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__
     task->deadline = (struct weft__timer){ .fire = weft__deadline_fired };
     task->timed_at = NULL;
     task->id = next_id(crew, self);
-    task->fn = spawn->fn;
+    if (spawn->is_future) {
+        task->ended = spawn->ended;
+    } else {
+        task->fn = spawn->fn;
+    }
     task->arg = spawn->arg;
     task->crew = crew;
     task->file = spawn->file;

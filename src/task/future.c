@@ -59,6 +59,9 @@ void weft__future_poll(struct weft__task *task)
     task->result = (int)future->result;
     weft__locals_end(task);
     task->verdict = WEFT__ENDED;
+    if (task->ended != NULL) {
+        task->ended(future); // the last touch: nothing that follows knows of it
+    }
 }
 
 const struct weft__kind weft__kind_future = {

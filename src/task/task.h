@@ -107,7 +107,10 @@ struct weft__task {
     // Fixed but for what is the task's own: scope, locals, deadline and hold.
     _Alignas(WEFT__LINE) struct weft__scope *scope; // innermost
     struct weft__scope *birth;                      // the scope it is a child of
-    weft_fn fn;
+    union {
+        weft_fn fn;          // of a virtual thread
+        weft_ended_fn ended; // of a future; NULL: whoever joins it knows
+    };
     void *arg; // virtual thread: its argument; future: the struct weft_future
     struct weft__local_value *locals;
     struct weft_scheduler *own;  // of the program's; NULL: the built-in one

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <weft.h>
 
 /// Is PENDING a number of times, waking itself; counts what is done to it.
@@ -172,6 +173,76 @@ TEST_EVERYWHERE(a_future_may_be_spawned_detached)
     while (!counting.ready) {
         CHECK_OK(weft_yield());
     }
+}
+
+/// One that frees itself, and says so.
+struct alone {
+    struct weft_future future; // first member
+    int left;
+    _Atomic int *ended;
+};
+
+static enum weft_poll alone_poll(struct weft_future *future, weft_waker *waker)
+{
+    struct alone *alone = (struct alone *)future;
+    if (weft_cancelled() == 0 && alone->left-- > 0) {
+        weft_waker_wake_by_ref(waker);
+        return WEFT_PENDING;
+    }
+    future->result = 7;
+    return WEFT_READY;
+}
+
+static void free_alone(struct weft_future *future)
+{
+    struct alone *alone = (struct alone *)future;
+    _Atomic int *ended = alone->ended;
+    CHECK_EQ(future->result, 7);
+    CHECK(weft_self() != NULL);
+    weft_future_fini(future);
+    free(alone);
+    atomic_fetch_add(ended, 1);
+}
+
+static struct alone *alone_new(int left, _Atomic int *ended)
+{
+    struct alone *alone = malloc(sizeof *alone);
+    CHECK(alone != NULL);
+    weft_future_init(&alone->future, alone_poll, NULL);
+    alone->left = left;
+    alone->ended = ended;
+    return alone;
+}
+
+TEST_EVERYWHERE(a_future_that_nobody_joins_says_when_it_has_ended)
+{
+    enum { COUNT = 200 };
+    _Atomic int ended = 0;
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_OK(weft_go_future(&alone_new(i % 4, &ended)->future, free_alone));
+    }
+    while (atomic_load(&ended) < COUNT) {
+        CHECK_OK(weft_yield());
+    }
+    struct weft_future future;
+    weft_future_init(&future, alone_poll, NULL);
+    CHECK_EQ(weft_go_future(&future, NULL), -EINVAL);
+}
+
+static int leave_one_behind(void *arg)
+{
+    return weft_go_future(&alone_new(INT32_MAX, arg)->future, free_alone);
+}
+
+TEST(a_future_that_nobody_joins_ends_with_its_runtime)
+{
+    _Atomic int ended = 0;
+    CHECK_OK(weft_run(leave_one_behind, &ended, NULL));
+    CHECK_EQ(atomic_load(&ended), 1);
+    struct alone *alone = alone_new(0, &ended);
+    CHECK_EQ(weft_go_future(&alone->future, free_alone), -EPERM);
+    free(alone); // it was not
+    CHECK_EQ(atomic_load(&ended), 1);
 }
 
 TEST_EVERYWHERE(cancelling_a_spawned_future_asks_it_once)
