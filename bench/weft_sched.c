@@ -3,6 +3,8 @@
 //
 // `/stealing-N` is the work-stealing policy on N carriers, `/steal-N` locality with stealing, `/plain-N`
 // locality. What is measured is CPU time on one carrier; on two it is wall time, and CPU time besides.
+#include <stdlib.h>
+
 #include "weft_sched.h"
 
 enum { COUPLES = 50 };
@@ -27,7 +29,14 @@ void sched_expect(struct sched_round *round, int64_t count)
 
 int sched_wait_for_all(struct sched_round *round)
 {
-    return weft_event_wait(&round->over, WEFT_FOREVER);
+    int rc = weft_event_wait(&round->over, WEFT_FOREVER);
+    return rc < 0 ? rc : atomic_load_explicit(&round->error, memory_order_relaxed);
+}
+
+void sched_failed(struct sched_round *round, int error)
+{
+    atomic_store_explicit(&round->error, error, memory_order_relaxed);
+    weft_event_set(&round->over);
 }
 
 // spawn-many: one task starts many that do nothing.
@@ -94,17 +103,17 @@ static int answer(void *arg)
 static int serve_ball(void *arg)
 {
     struct table table = { .round = arg };
-    weft_task *other;
     int ball = 1;
     weft_oneshot_init(&table.there, &table.ping, sizeof table.ping);
     weft_oneshot_init(&table.back, &table.pong, sizeof table.pong);
-    int rc = weft_spawn(&other, answer, &table, NULL);
-    if (rc == 0) {
-        rc = weft_oneshot_send(&table.there, &ball);
-    }
-    if (rc == 0) {
-        rc = weft_oneshot_recv(&ball, &table.back, WEFT_FOREVER);
-        weft_join(NULL, other, WEFT_FOREVER); // the table is ours
+    int rc = weft_go(answer, &table);
+    rc = rc < 0 ? rc : weft_oneshot_send(&table.there, &ball);
+    rc = rc < 0 ? rc : weft_oneshot_recv(&ball, &table.back, WEFT_FOREVER);
+    // Who has the answer knows that the other one is through with the table.
+    rc = rc < 0 ? rc : weft_oneshot_fini(&table.back);
+    rc = rc < 0 ? rc : weft_oneshot_fini(&table.there);
+    if (rc < 0) {
+        sched_failed(arg, rc);
     }
     sched_one_less(arg);
     return rc;
@@ -128,17 +137,21 @@ static int ping_pong(struct sched_round *round)
 static int link_on(void *arg)
 {
     struct sched_round *round = arg;
-    int64_t left = atomic_fetch_sub_explicit(&round->left, 1, memory_order_relaxed);
-    if (left > 1) {
-        return weft_go(link_on, round);
+    if (--round->links == 0) {
+        weft_event_set(&round->over);
+        return 0;
     }
-    weft_event_set(&round->over);
-    return 0;
+    int rc = weft_go(link_on, round); // which has it from now on
+    if (rc < 0) {
+        sched_failed(round, rc);
+    }
+    return rc;
 }
 
 static int chained_spawn(struct sched_round *round)
 {
-    sched_expect(round, SCHED_CHAIN);
+    sched_expect(round, 0);
+    round->links = SCHED_CHAIN;
     int rc = weft_go(link_on, round);
     if (rc == 0) {
         rc = sched_wait_for_all(round);
@@ -267,7 +280,9 @@ int sched_run(struct contender_result *out, uint64_t count, int (*once)(struct s
                           SCHED_SPAWNED; // as many as live at a time: else it measures page faults
     options.policy = policy == STEALING ? WEFT_POLICY_STEALING : WEFT_POLICY_LOCALITY;
     options.steal = policy == STEAL ? WEFT_STEAL_ON : WEFT_STEAL_OFF;
-    return weft_run(sched_main, &round, &options);
+    int rc = weft_run(sched_main, &round, &options);
+    free(round.storage);
+    return rc;
 }
 
 #define SHAPE(shape)                                                                               \

@@ -22,6 +22,9 @@ struct sched_round {
     uint64_t count;
     int (*once)(struct sched_round *round); // does so many operations, or a negative errno
     _Atomic int64_t left;
+    int links; // of a chain, that are left; whoever runs has it
+    _Atomic int error;
+    char *storage; // the shape's own; kept for all rounds
     struct weft_event over;
 };
 
@@ -33,6 +36,8 @@ int sched_run(struct contender_result *out, uint64_t count, int (*once)(struct s
 void sched_expect(struct sched_round *round, int64_t count);
 void sched_one_less(struct sched_round *round);
 int sched_wait_for_all(struct sched_round *round);
+/// Ends it with this error instead.
+void sched_failed(struct sched_round *round, int error);
 
 #define SCHED_BENCH(shape, carriers, policy)                                                       \
     static int shape##_##carriers##_##policy(struct contender_result *out, uint64_t count)         \
