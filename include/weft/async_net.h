@@ -1,5 +1,5 @@
-// weft/async_net.h - the calls of weft/net.h that wait, as futures: for state machines, and for several
-// at a time.
+// weft/async_net.h - the calls of weft/net.h and weft/dgram.h that wait, as futures: for state machines, and
+// for several at a time.
 //
 //     struct weft_conn_future peek;
 //     struct weft_slice in;
@@ -14,16 +14,18 @@
 // Cancelling asks it to end: poll on until READY. Bytes and connections that came before win over the
 // cancel.
 //
-// The first poll is made by a task on the carrier of the connection or listener, a virtual thread that
+// The first poll is made by a task on the carrier of the connection, listener or socket, a virtual thread that
 // awaits or a future, which stays there from then on; later ones may come from anywhere. A task on another
 // carrier or on a scheduler of the program's gets -EXDEV, and whoever is not a task -EPERM.
 //
-// Results are those of the calls, without -ETIMEDOUT. weft_dial(), weft_conn_move() and closing are for
-// virtual threads only, and so is all of weft/dgram.h.
+// Results are those of the calls, without -ETIMEDOUT. weft_dial(), weft_conn_move(), closing,
+// and of weft/dgram.h connecting, accepting and batches are for virtual threads only: what a future
+// needs of them a thread does, whose end is a future (weft_join_future).
 #ifndef WEFT_ASYNC_NET_H
 #define WEFT_ASYNC_NET_H
 
 #include <weft/base.h>
+#include <weft/dgram.h>
 #include <weft/future.h>
 #include <weft/net.h>
 
@@ -71,6 +73,23 @@ struct weft_listener_future {
 /// NULL.
 WEFT_API void weft_listener_accept_future(struct weft_listener_future *future, weft_conn **conn,
                                           weft_listener *listener);
+
+/// Caller-owned; embed it, or await or spawn `&future.future`.
+struct weft_dgram_future {
+    struct weft_future future;
+    uint64_t opaque[60];
+};
+
+/// Receives one message, as weft_dgram_recv(). Any number of them may wait at a socket. Closing the socket
+/// ends it with -EBADF.
+WEFT_API void weft_dgram_recv_future(struct weft_dgram_future *future, weft_dgram *dgram,
+                                     void *data, size_t room, struct weft_addr *from);
+
+/// Sends one message, as weft_dgram_send() and weft_dgram_send_to(). `*to` is copied.
+WEFT_API void weft_dgram_send_future(struct weft_dgram_future *future, weft_dgram *dgram,
+                                     const void *data, size_t size);
+WEFT_API void weft_dgram_send_to_future(struct weft_dgram_future *future, weft_dgram *dgram,
+                                        const struct weft_addr *to, const void *data, size_t size);
 
 WEFT_END_DECLS
 

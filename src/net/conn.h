@@ -20,17 +20,14 @@
 #define WEFT_NET_CONN_H
 
 #include <errno.h>
-#include <limits.h>
 
 #include <weft/net.h>
 
+#include "net/leaf.h"
 #include "sched/carrier.h"
 #include "sched/guest.h"
 #include "task/host.h"
 #include "task/wait.h"
-
-/// Not a result: what is asked for is not there yet, and will be announced.
-#define WEFT__CONN_WAITS INT_MIN
 
 /// Pieces that one connection may hold. Before the last one a multishot receive is stopped; that one
 /// is in the heap and takes whatever still comes.

@@ -53,7 +53,7 @@ static void called(struct weft__wait *wait)
     struct weft__conn *conn = call->conn;
     *call->slot = NULL;
     int64_t result = conn->closing ? -EBADF : call->look(call, false);
-    if (result == WEFT__CONN_WAITS) {
+    if (result == WEFT__LEAF_WAITS) {
         *call->slot = wait;
         return;
     }
@@ -80,7 +80,7 @@ static int64_t begin(struct weft__leaf *leaf)
         return -EBUSY;
     }
     int64_t result = call->look(call, true);
-    if (result != WEFT__CONN_WAITS) {
+    if (result != WEFT__LEAF_WAITS) {
         return result;
     }
     conn->inside++;
@@ -120,11 +120,11 @@ static struct call *init_reader(struct weft_conn_future *future, weft_conn *conn
 
 static int64_t look_peek(struct call *call, bool first)
 {
-    int rc = first ? weft__conn_peek_now(call->conn, call->in, call->size) : WEFT__CONN_WAITS;
-    if (rc == WEFT__CONN_WAITS) {
+    int rc = first ? weft__conn_peek_now(call->conn, call->in, call->size) : WEFT__LEAF_WAITS;
+    if (rc == WEFT__LEAF_WAITS) {
         rc = weft__conn_ask_for_more(call->conn, call->in, call->size);
     }
-    if (rc == WEFT__CONN_WAITS) { // what there is stays ours, and may move
+    if (rc == WEFT__LEAF_WAITS) { // what there is stays ours, and may move
         *call->in = (struct weft_slice){ NULL, 0 };
     }
     return rc;
@@ -151,7 +151,7 @@ static int64_t look_read(struct call *call, bool first)
         }
         conn->midway = call->done > 0;
         int rc = weft__conn_ask_for_more(conn, &in, 1);
-        if (rc == WEFT__CONN_WAITS) {
+        if (rc == WEFT__LEAF_WAITS) {
             return rc;
         }
         if (rc <= 0) {

@@ -148,7 +148,7 @@ static inline int ask_for_more(struct weft__conn *conn, struct weft_slice *in, s
         }
         arm(conn);
         if (conn->armed) {
-            return WEFT__CONN_WAITS;
+            return WEFT__LEAF_WAITS;
         } // else it came at once
     } while (!lend(conn, in, at_least));
     return as_count(in->size);
@@ -159,7 +159,7 @@ static int peek_slow(struct weft__conn *conn, struct weft__task *task, struct we
 {
     for (;;) {
         int rc = ask_for_more(conn, in, at_least);
-        if (rc != WEFT__CONN_WAITS) {
+        if (rc != WEFT__LEAF_WAITS) {
             return rc;
         }
         rc = wait_for_more(conn, task, deadline);
@@ -196,7 +196,7 @@ static inline int peek_now(struct weft__conn *conn, struct weft_slice *in, size_
     if (at_least > conn->frame_limit) {
         return -EMSGSIZE;
     }
-    return weft__likely(lend(conn, in, at_least)) ? as_count(in->size) : WEFT__CONN_WAITS;
+    return weft__likely(lend(conn, in, at_least)) ? as_count(in->size) : WEFT__LEAF_WAITS;
 }
 
 static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_slice *in,
@@ -206,7 +206,7 @@ static int peek(struct weft__conn *conn, struct weft__task *task, struct weft_sl
         return -ECANCELED;
     }
     int rc = peek_now(conn, in, at_least);
-    if (weft__likely(rc != WEFT__CONN_WAITS)) {
+    if (weft__likely(rc != WEFT__LEAF_WAITS)) {
         return rc;
     }
     conn->reading = true;

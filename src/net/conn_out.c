@@ -278,7 +278,7 @@ static int drained(struct weft__conn *conn, size_t left)
         return -EBUSY;
     }
     conn->writer_wants = left;
-    return WEFT__CONN_WAITS;
+    return WEFT__LEAF_WAITS;
 }
 
 /// Sends, and waits until no more than `left` bytes are queued.
@@ -286,7 +286,7 @@ static int drain(struct weft__conn *conn, struct weft__task *task, size_t left, 
 {
     int rc;
     send_on(conn);
-    while ((rc = drained(conn, left)) == WEFT__CONN_WAITS) {
+    while ((rc = drained(conn, left)) == WEFT__LEAF_WAITS) {
         rc = weft__conn_pause(conn, &conn->writer, task, WEFT__WAIT_WITHDRAW, "send", deadline);
         if (rc < 0) {
             return rc;

@@ -48,8 +48,7 @@ int64_t weft__dgram_call(struct weft__dgram *dgram, struct weft__call *call, con
         return -EBADF; // G2
     }
     call->op.fd = dgram->fd;
-    // Of Unix datagrams only a plain descriptor: see send_flags() in io/uring_submit.c.
-    call->op.mode = dgram->kind != WEFT_ADDR_UNIXGRAM ? WEFT__OP_MANAGED : 0;
+    call->op.mode = weft__dgram_mode(dgram);
     return weft__call(call, what, deadline);
 }
 

@@ -29,21 +29,10 @@ enum {
     AT_ONCE = WEFT__SIZED(32, 2), ///< messages of one system call
 };
 
-/// Room for one control message with an int, the largest that we send or ask for.
-union control {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr align;
-};
-
-/// A message as the kernel wants it; on the stack of the caller, who keeps it where it is.
-struct envelope {
-    struct iovec vector;
-    union control control;
-};
-
-static void set_segments(struct msghdr *header, union control *control, uint16_t segment_bytes)
+static void set_segments(struct msghdr *header, struct weft__control *control,
+                         uint16_t segment_bytes)
 {
-    *control = (union control){ 0 };
+    *control = (struct weft__control){ { 0 } };
     header->msg_control = control;
     header->msg_controllen = CMSG_SPACE(sizeof segment_bytes);
     struct cmsghdr *part = CMSG_FIRSTHDR(header);
@@ -65,8 +54,8 @@ static uint16_t get_segments(struct msghdr *header)
     return (uint16_t)bytes;
 }
 
-static void seal(struct msghdr *header, struct envelope *envelope,
-                 const struct weft_dgram_message *message)
+void weft__dgram_seal(struct msghdr *header, struct weft__envelope *envelope,
+                      const struct weft_dgram_message *message)
 {
     uint32_t size;
     envelope->vector = (struct iovec){ message->data, message->size };
@@ -81,10 +70,8 @@ static void seal(struct msghdr *header, struct envelope *envelope,
     }
 }
 
-/// Prepares for receiving. The name goes into the message's own address, whose first bytes are a
-/// sockaddr_storage.
-static void lay_out(struct msghdr *header, struct envelope *envelope,
-                    struct weft_dgram_message *message, bool udp)
+void weft__dgram_lay_out(struct msghdr *header, struct weft__envelope *envelope,
+                         struct weft_dgram_message *message, bool udp)
 {
     envelope->vector = (struct iovec){ message->data, message->room };
     *header = (struct msghdr){
@@ -99,10 +86,8 @@ static void lay_out(struct msghdr *header, struct envelope *envelope,
     }
 }
 
-/// Fills in what was received. A sender whose address we have no form for, or that has none, is
-/// WEFT_ADDR_NONE.
-static void open_up(struct weft_dgram_message *message, struct msghdr *header, size_t size,
-                    enum weft_addr_kind kind)
+void weft__dgram_open_up(struct weft_dgram_message *message, struct msghdr *header, size_t size,
+                         enum weft_addr_kind kind)
 {
     struct sockaddr_storage from;
     memcpy(&from, header->msg_name, sizeof from);
@@ -120,17 +105,17 @@ static int64_t receive_one(struct weft__dgram *dgram, struct weft_dgram_message 
                            weft_time deadline)
 {
     struct msghdr header;
-    struct envelope envelope;
+    struct weft__envelope envelope;
     struct weft__call call = {
         .op = { .code = WEFT__OP_RECVMSG, .data = &header, .flags = MSG_TRUNC },
     };
-    lay_out(&header, &envelope, message, dgram->kind == WEFT_ADDR_UDP);
+    weft__dgram_lay_out(&header, &envelope, message, dgram->kind == WEFT_ADDR_UDP);
     int64_t size = weft__dgram_call(dgram, &call, "receive", deadline);
     if (size < 0) {
         memset(&message->addr, 0, sizeof message->addr);
         return size;
     }
-    open_up(message, &header, (size_t)size, (enum weft_addr_kind)dgram->kind);
+    weft__dgram_open_up(message, &header, (size_t)size, (enum weft_addr_kind)dgram->kind);
     return size;
 }
 
@@ -145,9 +130,9 @@ static int send_by_op(struct weft__dgram *dgram, const struct weft_dgram_message
                       weft_time deadline)
 {
     struct msghdr header;
-    struct envelope envelope;
+    struct weft__envelope envelope;
     struct weft__call call = { .op = { .code = WEFT__OP_SENDMSG, .data = &header } };
-    seal(&header, &envelope, message);
+    weft__dgram_seal(&header, &envelope, message);
     int64_t rc = weft__dgram_call(dgram, &call, "send", deadline);
     return rc < 0 ? (int)rc : 0;
 }
@@ -172,10 +157,10 @@ static int send_now(struct weft__dgram *dgram, const struct weft_dgram_message *
                     unsigned count)
 {
     struct mmsghdr headers[AT_ONCE];
-    struct envelope envelopes[AT_ONCE];
+    struct weft__envelope envelopes[AT_ONCE];
     const struct weft__carrier *carrier = dgram->carrier;
     for (unsigned i = 0; i < count; i++) {
-        seal(&headers[i].msg_hdr, &envelopes[i], &messages[i]);
+        weft__dgram_seal(&headers[i].msg_hdr, &envelopes[i], &messages[i]);
     }
     return carrier->driver->sockets->send_many(carrier->driver_state, dgram->fd, headers, count, 0);
 }
@@ -223,8 +208,7 @@ static bool is_end(const struct weft__dgram *dgram, const struct weft_dgram_mess
     return message->size == 0 && dgram->kind == WEFT_ADDR_UNIXPACKET;
 }
 
-/// Whether the socket can take the message at all.
-static int check(const struct weft__dgram *dgram, const struct weft_dgram_message *message)
+int weft__dgram_check(const struct weft__dgram *dgram, const struct weft_dgram_message *message)
 {
     return is_end(dgram, message) || !weft__dgram_takes(dgram, &message->addr) ? -EINVAL : 0;
 }
@@ -237,7 +221,7 @@ static int send_checked(struct weft__dgram *dgram, const struct weft_dgram_messa
     if (task == NULL) {
         return rc;
     }
-    rc = check(dgram, message);
+    rc = weft__dgram_check(dgram, message);
     if (rc == 0) {
         rc = send_some(dgram, task, message, 1, deadline);
     }
@@ -268,16 +252,17 @@ static int receive_now(struct weft__dgram *dgram, struct weft_dgram_message *mes
                        unsigned count)
 {
     struct mmsghdr headers[AT_ONCE];
-    struct envelope envelopes[AT_ONCE];
+    struct weft__envelope envelopes[AT_ONCE];
     enum weft_addr_kind kind = (enum weft_addr_kind)dgram->kind;
     const struct weft__carrier *carrier = dgram->carrier;
     for (unsigned i = 0; i < count; i++) {
-        lay_out(&headers[i].msg_hdr, &envelopes[i], &messages[i], kind == WEFT_ADDR_UDP);
+        weft__dgram_lay_out(&headers[i].msg_hdr, &envelopes[i], &messages[i],
+                            kind == WEFT_ADDR_UDP);
     }
     int got = carrier->driver->sockets->receive_many(carrier->driver_state, dgram->fd, headers,
                                                      count, MSG_TRUNC);
     for (int i = 0; i < got; i++) {
-        open_up(&messages[i], &headers[i].msg_hdr, headers[i].msg_len, kind);
+        weft__dgram_open_up(&messages[i], &headers[i].msg_hdr, headers[i].msg_len, kind);
         if (is_end(dgram, &messages[i])) {
             return i + 1; // the kernel goes on and fills the rest with ends
         }
@@ -341,7 +326,7 @@ int weft_dgram_send_batch(weft_dgram *dgram, const struct weft_dgram_message *me
 {
     int rc = count == 0 || count > INT32_MAX ? -EINVAL : 0;
     for (unsigned i = 0; i < count && rc == 0; i++) {
-        rc = check(dgram, &messages[i]);
+        rc = weft__dgram_check(dgram, &messages[i]);
     }
     if (rc < 0) {
         return rc;

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "net/conn.h"
 #include "sched/crew.h"
+#include "sched/guest.h"
 #include "sched/park.h"
 
 enum phase { FRESH, WAITING, READY };
@@ -27,7 +27,7 @@ static enum weft_poll begin(struct weft__leaf *leaf, const weft_waker *waker)
         return ready(leaf, -ECANCELED);
     }
     int64_t result = leaf->begin(leaf);
-    if (result != WEFT__CONN_WAITS) {
+    if (result != WEFT__LEAF_WAITS) {
         return ready(leaf, result);
     }
     weft__bell_set(&leaf->bell, waker); // it ends on this thread, and later

@@ -1,4 +1,4 @@
-// leaf.h - leaf futures of what belongs to one carrier: connections, listeners.
+// leaf.h - leaf futures of what belongs to one carrier: connections, listeners, message sockets.
 //
 // The danger: such a thing has no lock, so only its carrier's thread may touch it; but a future may be
 // polled and cancelled from anywhere, and its storage goes when it is READY.
@@ -14,23 +14,29 @@
 //   E2  The bell is rung when the leaf has ended and no request is on its way to it. Releasing its lock is
 //       the carrier's last touch.
 //   E3  One request at most is sent, while the leaf has not ended: that of a cancel.
-//   E4  A leaf that has ended has left what it waited for, which may be freed from then on.
-//   E5  Who polls it first is tied to the carrier, as whoever calls: what it brings is to be used there.
+//   E4  A cancel ends it at once, unless an op has its memory: then that is asked to end.
+//   E5  A leaf that has ended has left what it waited for, which may be freed from then on.
+//   E6  Who polls it first is tied to the carrier, as whoever calls: what it brings is to be used there.
 //
-// Locks: the bell's, alone. Checked by: tests/api/conn_future_test.c.
+// Locks: the bell's, alone. Checked by: tests/api/conn_future_test.c, tests/api/dgram_future_test.c.
 #ifndef WEFT_NET_LEAF_H
 #define WEFT_NET_LEAF_H
 
+#include <limits.h>
+
 #include "sched/carrier.h"
 #include "task/bell.h"
+
+/// Not a result: what is asked for is not there yet, and will be announced.
+#define WEFT__LEAF_WAITS INT_MIN
 
 struct weft__leaf {
     struct weft_future future;
 
     // Fixed.
-    /// On the carrier, by the owner: the result, or WEFT__CONN_WAITS: it ends by weft__leaf_end().
+    /// On the carrier, by the owner: the result, or WEFT__LEAF_WAITS: it ends by weft__leaf_end().
     int64_t (*begin)(struct weft__leaf *leaf);
-    /// On the carrier, while it waits: ends it now.
+    /// On the carrier, while it waits: ends it, now or soon.
     void (*withdraw)(struct weft__leaf *leaf);
 
     struct weft__request request;  // in the carrier's inbox while `queued`

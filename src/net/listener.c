@@ -296,11 +296,11 @@ int weft__listener_accept_now(struct weft__listener *listener, struct weft__conn
         int rc = recover(listener);
         if (rc != 0) {
             *pause_ns = rc > 0 ? next_pause(listener) : 0;
-            return rc > 0 ? WEFT__CONN_WAITS : rc;
+            return rc > 0 ? WEFT__LEAF_WAITS : rc;
         }
         arm(listener);
         if (listener->waiting == NULL && listener->armed) {
-            return WEFT__CONN_WAITS;
+            return WEFT__LEAF_WAITS;
         }
     }
     if (listener->closed) {

@@ -40,7 +40,7 @@ void weft__listener_pause(struct weft__listener *listener);
 void weft__listener_end(struct weft__listener *listener, bool ending);
 
 /// An accept up to the point where it has to wait, by somebody who may: 0 and a connection, an error, or
-/// WEFT__CONN_WAITS: listener->acceptor is woken, or, if `*pause_ns` is not 0, ask again after that time.
+/// WEFT__LEAF_WAITS: listener->acceptor is woken, or, if `*pause_ns` is not 0, ask again after that time.
 int weft__listener_accept_now(struct weft__listener *listener, struct weft__conn **conn,
                               weft_time *pause_ns);
 

@@ -25,7 +25,7 @@ static int look(struct accepting *accepting)
     struct weft__carrier *carrier = listener->carrier;
     weft_time pause_ns;
     int rc = weft__listener_accept_now(listener, accepting->conn, &pause_ns);
-    if (rc == WEFT__CONN_WAITS) {
+    if (rc == WEFT__LEAF_WAITS) {
         listener->acceptor = &accepting->wait;
         if (pause_ns != 0) {
             weft__wheel_add(&carrier->wheel, &accepting->timer,
@@ -55,7 +55,7 @@ static void look_again(struct accepting *accepting)
 {
     stop_waiting(accepting);
     int rc = look(accepting);
-    if (rc != WEFT__CONN_WAITS) {
+    if (rc != WEFT__LEAF_WAITS) {
         end(accepting, rc);
     }
 }
@@ -84,7 +84,7 @@ static int64_t begin(struct weft__leaf *leaf)
     int rc = weft__leaf_enter(leaf, listener->carrier);
     if (rc == 0) {
         rc = listener->acceptor == NULL ? look(accepting) : -EBUSY;
-        listener->inside += rc == WEFT__CONN_WAITS;
+        listener->inside += rc == WEFT__LEAF_WAITS;
     }
     return rc;
 }
