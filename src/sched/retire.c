@@ -24,6 +24,8 @@
 //       the common queue. Somebody who saw it idle before may send it to search nevertheless: it passes
 //       that on (weft__steal_leave), so each start still has its stop (search.c, S4).
 //   R6  Who is told to stay again does so from the next task on; nothing has to be undone.
+//   R7  A task that leaves the spare carrier (diag/rescue.c, Z4) goes where it came from. If that leaves
+//       meanwhile, it passes the task on.
 //
 // Rejected: ending the thread (each put would have to find out, before it kicks, whether there is still a
 // driver to be kicked, and requests that were late would need somebody else to own wheel and driver);
@@ -130,7 +132,10 @@ static bool send_with_timers(struct weft__carrier *carrier, struct weft__task *t
 
 bool weft__retire_sends(struct weft__carrier *carrier, struct weft__task *task)
 {
-    struct weft__carrier *target = weft__retire_may_send(task) ? choose(carrier) : NULL;
+    if (!weft__retire_may_send(task)) {
+        return false;
+    }
+    struct weft__carrier *target = carrier->aside ? task->origin : choose(carrier); // R7
     if (target == NULL) {
         return false;
     }

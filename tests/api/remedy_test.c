@@ -7,6 +7,7 @@
 #include "support/gather.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,15 +31,16 @@ struct shape {
     int carriers;
     enum weft_policy policy;
     enum weft_steal_scope scope;
+    const char *cpus;
 };
 
 static const struct shape shapes[] = {
-    { 1, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL },
-    { 2, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL },
-    { 1, WEFT_POLICY_STEALING, WEFT_STEAL_GLOBAL },
-    { 2, WEFT_POLICY_STEALING, WEFT_STEAL_GLOBAL },
-    { 1, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER },
-    { 2, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER },
+    { 1, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL, NULL },
+    { 2, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL, NULL },
+    { 1, WEFT_POLICY_STEALING, WEFT_STEAL_GLOBAL, NULL },
+    { 2, WEFT_POLICY_STEALING, WEFT_STEAL_GLOBAL, NULL },
+    { 1, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER, NULL },
+    { 2, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER, NULL },
 };
 
 static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
@@ -50,6 +52,7 @@ static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
     options.carriers = shape->carriers;
     options.policy = shape->policy;
     options.steal_scope = shape->scope;
+    options.cpus = shape->cpus;
     options.remedy = remedy;
     options.stuck_ns = 5 * WEFT_MS;
     options.log = hear;
@@ -464,7 +467,7 @@ static int holds_until_reported(void *arg)
 
 static void report_the_patient(enum weft_remedy remedy)
 {
-    static const struct shape alone = { 1, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL };
+    static const struct shape alone = { 1, WEFT_POLICY_LOCALITY, WEFT_STEAL_GLOBAL, NULL };
     weft_task *task;
     CHECK_EQ(pipe(ends), 0);
     waits_for_report = true;
@@ -557,6 +560,41 @@ TEST_DRIVERS(what_is_made_on_the_spare_carrier_is_not_there)
     hold_all_shapes(listens, false, NULL);
     hold_all_shapes(listens_in_a_scope, false, NULL);
     CHECK(atomic_load(&made_from_aside) > 0);
+}
+
+static _Atomic int came_home;
+
+static int listens_at_home(void *arg)
+{
+    struct holder *holder = arg;
+    weft_listener *listener;
+    int home = weft_carrier_id(); // where it started it belongs
+    atomic_fetch_add(&holder->started, 1);
+    CHECK_OK(weft_semaphore_acquire(&holder->gate, 1, weft_after(60 * WEFT_S)));
+    bool aside = weft_carrier_id() >= weft_carrier_count() && home < weft_carrier_count();
+    struct weft_scope scope; // its timer goes along
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, weft_after(60 * WEFT_S)));
+    tell(holder);
+    CHECK_OK(weft_listen(&listener, "tcp://127.0.0.1:0", NULL));
+    if (aside) {
+        CHECK_EQ(weft_carrier_id(), home);
+        atomic_fetch_add(&came_home, 1);
+    }
+    CHECK_OK(weft_listener_close(listener));
+    return weft_scope_join(&scope);
+}
+
+/// Where nobody may leave his cluster; else another carrier that is free may take it on its way.
+TEST_DRIVERS(who_leaves_the_spare_carrier_goes_where_it_belongs)
+{
+    const struct shape apart = { 2, WEFT_POLICY_LOCALITY, WEFT_STEAL_CLUSTER, "0;1" };
+    cpu_set_t allowed;
+    CHECK_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    if (!CPU_ISSET(0, &allowed) || !CPU_ISSET(1, &allowed)) {
+        SKIP("needs CPUs 0 and 1");
+    }
+    hold_all(&apart, listens_at_home, true, open_gate);
+    CHECK(atomic_load(&came_home) > 0);
 }
 
 // How late is late?
