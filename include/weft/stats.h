@@ -31,8 +31,8 @@ struct weft_stats {
     uint64_t budget_yields; ///< runs that were cut short because others were waiting long enough
     uint64_t announced;     ///< blocking calls that tasks announced by weft_block_begin()
     uint64_t stuck;         ///< tasks reported by weft_options.stuck_ns; only with WEFT_STATS_ALL
-    uint64_t held_up;       ///< threads ready behind those that could not be helped; likewise
-    uint64_t rescued;       ///< tasks that ran elsewhere because theirs was stuck; likewise
+    uint64_t held_up; ///< threads ready or due behind those that could not be helped; likewise
+    uint64_t rescued; ///< tasks that ran elsewhere because theirs was stuck; likewise
 
     uint64_t steps;         ///< turns of a carrier's loop
     uint64_t timers;        ///< timers and deadlines that came due

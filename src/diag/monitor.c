@@ -94,13 +94,24 @@ static bool is_same(const struct glance *a, const struct glance *b)
            a->relay_left == b->relay_left;
 }
 
-/// Those who are ready at a carrier and wait for its thread.
+/// Those who are ready at a carrier, or due, and wait for its thread.
 struct behind {
     const struct weft__carrier *carrier;
     const struct weft__task *current;
+    weft_time now;
     uint64_t count;
     char lines[NAMED][256]; // the first ones, described
 };
+
+/// Whether a task waits whose timer in the carrier's own wheel has expired. That may be an early one, of
+/// a deadline that was moved since (host.c): then it would have been looked at, at least.
+__attribute__((noinline, no_sanitize("thread"))) static bool is_due(const struct weft__task *task,
+                                                                    weft_time now)
+{
+    const volatile struct weft__timer *timer = &task->deadline;
+    return timer->link != NULL && *(struct weft__annex *const volatile *)&task->timed_at == NULL &&
+           timer->when <= now;
+}
 
 /// Reads what others write, as a dump does. What the remedy helps is not counted: it is on its way.
 __attribute__((noinline, no_sanitize("thread"))) static void find_behind(struct weft__task *task,
@@ -110,9 +121,11 @@ __attribute__((noinline, no_sanitize("thread"))) static void find_behind(struct 
     bool helped = behind->carrier->annex != NULL && *(volatile bool *)&task->movable &&
                   task->migratable;
     uint64_t word = weft__word_peek(task);
-    if (task != behind->current && !helped &&
+    uint64_t life = word & WEFT__WORD_LIFE;
+    bool waits = life == WEFT__WORD_ACTIVE ||
+                 (life == WEFT__WORD_IDLE && is_due(task, behind->now));
+    if (task != behind->current && waits && !helped &&
         *(struct weft__carrier *const volatile *)&task->home == behind->carrier &&
-        (word & WEFT__WORD_LIFE) == WEFT__WORD_ACTIVE &&
         (word & WEFT__WORD_RESIDENT) == 0) { // which has nothing to do but to wait
         struct weft__task copy;
         char *line = behind->count < NAMED ? behind->lines[behind->count] : NULL;
@@ -158,7 +171,11 @@ static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
         return; // it has moved on meanwhile, and who knows what we have seen
     }
     *memory = copy.id;
-    struct behind behind = { .carrier = carrier, .current = glance->task };
+    struct behind behind = {
+        .carrier = carrier,
+        .current = glance->task,
+        .now = weft__clock_ns(),
+    };
     weft__runtime_each_task(runtime, find_behind, &behind);
     weft__tally(&runtime->crew.stuck, 1);
     weft__tally(&runtime->crew.held_up, behind.count);

@@ -32,7 +32,7 @@ const struct weft__stat weft__stats_table[] = {
     COUNTER(stuck, "tasks_stuck", RUNTIME,
             "Tasks that were reported because they held their carrier for too long."),
     COUNTER(held_up, "tasks_held_up", RUNTIME,
-            "Threads that were ready behind those and could not be helped."),
+            "Threads that were ready or due behind those and could not be helped."),
     COUNTER(rescued, "tasks_rescued", RUNTIME,
             "Tasks that ran elsewhere because their carrier was stuck, or had announced it."),
     COUNTER(steps, "steps", CARRIERS, "Turns of a carrier's loop."),

@@ -437,28 +437,42 @@ static int is_patient(void *arg)
     return 0;
 }
 
-/// Holds its carrier until it was reported, with pinned threads behind it: one started, one not.
+/// Holds its carrier until it was reported, with pinned threads behind it: one started, one not, and one
+/// whose sleep is over.
 static int starts(void *arg)
 {
     CHECK_OK(weft_yield());
     return is_patient(arg);
 }
 
+static _Atomic bool reported;
+
+static int oversleeps(void *arg)
+{
+    while (!atomic_load(&reported)) {
+        CHECK_OK(weft_sleep(WEFT_MS));
+    }
+    return is_patient(arg);
+}
+
 static int holds_until_reported(void *arg)
 {
     struct weft_attr attr = WEFT_ATTR_INIT;
-    weft_task *tasks[2];
-    bool ran[2] = { false, false };
+    weft_task *tasks[3];
+    bool ran[3] = { false, false, false };
     char data;
     (void)arg;
     attr.name = "patient starter";
     CHECK_OK(weft_spawn(&tasks[0], starts, &ran[0], &attr));
+    attr.name = "patient sleeper";
+    CHECK_OK(weft_spawn(&tasks[1], oversleeps, &ran[1], &attr));
     CHECK_OK(weft_yield());
     attr.name = "patient beginner";
-    CHECK_OK(weft_spawn(&tasks[1], is_patient, &ran[1], &attr));
+    CHECK_OK(weft_spawn(&tasks[2], is_patient, &ran[2], &attr));
     CHECK_EQ(read(ends[0], &data, 1), 1);
-    CHECK(!ran[0] && !ran[1]);
-    for (int i = 0; i < 2; i++) {
+    CHECK(!ran[0] && !ran[1] && !ran[2]);
+    atomic_store(&reported, true);
+    for (int i = 0; i < 3; i++) {
         CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
         CHECK_EQ(atomic_load(&tid_of_patient), gettid());
     }
@@ -476,11 +490,12 @@ static void report_the_patient(enum weft_remedy remedy)
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
     struct weft_stats stats = stats_of(runtime);
     CHECK_OK(weft_runtime_destroy(runtime)); // the report is complete
-    CHECK_EQ(stats.held_up, 2);
+    CHECK_EQ(stats.held_up, 3);
     CHECK_EQ(stats.rescued, 0);
-    CHECK_LOGGED(&logged, " and 2 ready ones wait behind it: ");
+    CHECK_LOGGED(&logged, " and 3 ready ones wait behind it: ");
     CHECK_LOGGED(&logged, "waits behind it: ");
     CHECK_LOGGED(&logged, "\"patient starter\"");
+    CHECK_LOGGED(&logged, "\"patient sleeper\"");
     CHECK_LOGGED(&logged, "\"patient beginner\"");
 }
 
