@@ -85,6 +85,9 @@ __attribute__((noinline, no_sanitize("thread"))) static struct glance look(
         glance.relay_left = *(volatile unsigned *)&carrier->relay_left;
         glance.task = *(struct weft__task *const volatile *)&carrier->current;
     }
+    if (glance.task != NULL && (weft__word_peek(glance.task) & WEFT__WORD_RESIDENT) != 0) {
+        glance.task = NULL; // it spins, as a carrier without work does (weft_options.idle_spin_ns)
+    }
     return glance;
 }
 

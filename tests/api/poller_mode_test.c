@@ -600,6 +600,26 @@ TEST(residents_go_with_a_remedy)
     }
 }
 
+static int is_quiet(void *arg)
+{
+    struct weft_stats stats = { .size = sizeof stats };
+    (void)arg;
+    CHECK_OK(weft_sleep(100 * WEFT_MS)); // the carrier spins, in its resident
+    CHECK_OK(weft_stats_get(weft_runtime_current(), WEFT_STATS_ALL, &stats));
+    CHECK_GT(stats.idle_spin_ns, 10 * WEFT_MS);
+    CHECK_EQ(stats.stuck, 0);
+    return 0;
+}
+
+TEST(a_resident_that_spins_is_not_stuck)
+{
+    unsetenv("WEFT_IO");
+    struct weft_options options = options_of(WEFT_POLLER_TASKS, 1, 0);
+    options.idle_spin_ns = WEFT_S;
+    options.stuck_ns = 2 * WEFT_MS;
+    CHECK_OK(weft_run(is_quiet, NULL, &options));
+}
+
 static int grows(void *arg)
 {
     (void)arg;
