@@ -2,6 +2,7 @@
 // and a hundred thousand sockets that leave nothing behind. conn_sweep_test.c has connections.
 #include "support/conns.h"
 #include "support/gather.h"
+#include "support/placed.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -145,6 +146,7 @@ enum { BYTES = 30000 };
 
 struct move {
     struct pair pair;
+    int here, there; // carriers
     int rc;
     bool moved;
 };
@@ -178,7 +180,7 @@ static int move_it(void *arg)
     }
     move->rc = weft_conn_write(move->pair.near, bytes, sizeof bytes, soon());
     if (move->rc == 0) {
-        move->rc = weft_conn_move(move->pair.near, 1, soon());
+        move->rc = weft_conn_move(move->pair.near, move->there, soon());
         move->moved = move->rc == 0;
     }
     return 0;
@@ -201,14 +203,13 @@ static int speak_and_listen(void *arg)
 
 static bool cancel_move(int turns, int victim)
 {
-    struct move move = { .pair = make_pair("tcp://127.0.0.1:0") };
-    struct weft_attr there = WEFT_ATTR_INIT;
+    struct move move = { .pair = make_pair("tcp://127.0.0.1:0"), .here = weft_carrier_id() };
     struct weft_slice in;
-    weft_task *peer, *task;
     (void)victim;
-    CHECK_OK(weft_spawn(&peer, speak_and_listen, &move, NULL));
+    move.there = (move.here + 1) % weft_carrier_count();
+    weft_task *peer = spawn_on(move.here, speak_and_listen, &move);
     CHECK_EQ(weft_conn_peek(move.pair.near, &in, 100, soon()) >= 100, true); // it is receiving
-    CHECK_OK(weft_spawn(&task, move_it, &move, NULL));
+    weft_task *task = spawn_on(move.here, move_it, &move);
     for (int i = 0; i < turns; i++) {
         CHECK_OK(weft_yield());
     }
@@ -216,10 +217,7 @@ static bool cancel_move(int turns, int victim)
     weft_task_cancel(task);
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
     CHECK(move.rc == 0 || move.rc == -ECANCELED);
-    there.place = WEFT_PLACE_CARRIER;
-    there.carrier = move.moved ? 1 : 0;
-    CHECK_OK(weft_spawn(&task, finish_elsewhere, &move, &there));
-    CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+    CHECK_OK(join(spawn_on(move.moved ? move.there : move.here, finish_elsewhere, &move)));
     CHECK_OK(weft_join(NULL, peer, WEFT_FOREVER));
     return in_time;
 }
