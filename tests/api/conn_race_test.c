@@ -1,6 +1,7 @@
 // conn_race_test.c - several tasks on one connection or listener: closing, aborting and moving under
 // those who are inside, and what a sender that is not read may cost.
 #include "support/conns.h"
+#include "support/placed.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,8 +53,7 @@ static int close_it(void *arg)
 
 static weft_task *start(weft_fn fn, struct inside *inside)
 {
-    weft_task *task;
-    CHECK_OK(weft_spawn_at(&task, fn, inside, NULL, __FILE__, __LINE__));
+    weft_task *task = spawn_on(weft_carrier_id(), fn, inside); // where the connection is
     CHECK_OK(weft_yield());
     return task;
 }
