@@ -19,9 +19,9 @@
 // and what the system call itself says. A descriptor, blocking or not, may be used by any number of
 // these and of blocking calls at the same time. In the simulator they take its sockets only.
 //
-// What is not here takes several operations, or threads of its own: the full forms, weft_sendfile(),
-// weft_copy(), weft_unix_send_fds(), weft_unix_recv_fds(), MSG_WAITALL. A state machine asks for the rest
-// again, or has a virtual thread do it, whose end is a future, too (weft_join_future).
+// What is not here takes memory or threads of its own: weft_writev_full(), weft_sendfile(), weft_copy(),
+// weft_unix_send_fds(), weft_unix_recv_fds(), MSG_WAITALL. A virtual thread does it, whose end is a
+// future, too (weft_join_future).
 #ifndef WEFT_ASYNC_IO_H
 #define WEFT_ASYNC_IO_H
 
@@ -44,7 +44,23 @@ struct weft_io_future {
 WEFT_API void weft_read_future(struct weft_io_future *io, int fd, void *data, size_t size);
 /// Writes up to `size` bytes, at least one.
 WEFT_API void weft_write_future(struct weft_io_future *io, int fd, const void *data, size_t size);
-/// The same with pieces of memory, 1024 at most, or -EINVAL.
+
+/// Several operations, one after the other. Caller-owned; embed it, or await or spawn `&full.future`.
+struct weft_full_future {
+    struct weft_future future;
+    uint64_t opaque[46];
+};
+
+/// Reads until `size` bytes are there or the file ends. The result is how many there are: fewer than `size`
+/// only at the end of file. When READY, `*moved` (may be NULL) says how many were read, also before an
+/// error or a cancel, so that nothing is lost.
+WEFT_API void weft_read_full_future(struct weft_full_future *full, size_t *moved, int fd,
+                                    void *data, size_t size);
+/// Writes all `size` bytes, and the result is `size`. `*moved` likewise.
+WEFT_API void weft_write_full_future(struct weft_full_future *full, size_t *moved, int fd,
+                                     const void *data, size_t size);
+
+/// One read or write with pieces of memory, 1024 at most, or -EINVAL.
 WEFT_API void weft_readv_future(struct weft_io_future *io, int fd, const struct iovec *parts,
                                 int count);
 WEFT_API void weft_writev_future(struct weft_io_future *io, int fd, const struct iovec *parts,

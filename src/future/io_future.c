@@ -1,5 +1,5 @@
 // io_future.c - one operation of a driver as a future. What the operations are is in io_leaves.c; futures
-// of several, one after the other, are in io_splice.c.
+// of several, one after the other, are in io_full.c and io_splice.c.
 //
 // The danger: the op is the driver's, on one carrier, until its own end; the future may be polled and
 // cancelled from others meanwhile (futures move), and its storage goes when it is READY.
@@ -22,8 +22,9 @@
 //       a signal has cut short is begun again.
 //   I5  An op whose carrier leaves is asked to end, and begun again where the future is polled then, if
 //       nothing had happened.
-//   I6  Between two ops, as between two tries of one, nothing is listed: the descriptors' closes are
-//       compared instead (io/close.c, F7). One that was closed meanwhile has another file's number, or will.
+//   I6  The ops of a series follow each other on the carrier, without the owner, and it is listed from its
+//       beginning to its end, as a call that holds its descriptors (io/hold.h). Like that it stays on a
+//       carrier that leaves, and out of its annex.
 //
 // Locks: the bell's, alone. Checked by: tests/unit/io_future_test.c.
 #include "future/io_future.h"
@@ -35,6 +36,9 @@
 #include "sched/park.h"
 
 enum phase { FRESH, IN_FLIGHT, READY };
+
+/// Ops of a series that end at once before others have their turn.
+#define ROUNDS_MOST WEFT__SIZED(16, 1)
 
 static struct weft__io_future *of(struct weft_future *future)
 {
@@ -58,30 +62,88 @@ static void settle(struct weft__io_future *io, bool arrived)
     weft_waker_wake(&waker);
 }
 
-static struct weft__io_pair *pair_of(struct weft__io_future *io)
+static void op_done(struct weft__op *op);
+
+static struct weft__io_series *series_of(struct weft__io_future *io)
 {
-    return weft__container_of(io, struct weft__io_pair, io);
+    return weft__container_of(io, struct weft__io_series, io);
+}
+
+static bool submit(struct weft__io_future *io)
+{
+    return io->carrier->driver->submit(io->carrier->driver_state, &io->op);
+}
+
+/// An op of a series has ended. True: it goes on, and op_done() will be called; else op.result is final.
+/// I4: what has happened counts, and who was asked to end begins no other.
+static bool goes_on(struct weft__io_future *io)
+{
+    for (int rounds = 0;; rounds++) {
+        bool again = io->op.result == -EINTR && !io->asked;
+        enum weft__io_step step = again ? WEFT__IO_GO_ON : io->next(io);
+        if (step == WEFT__IO_OVER) {
+            return false;
+        }
+        if (io->asked) {
+            io->op.result = -ECANCELED;
+            return false;
+        }
+        io->op.done = op_done;
+        if (step == WEFT__IO_LATER || rounds == ROUNDS_MOST) {
+            io->paused = true;
+            weft__carrier_flush_later(io->carrier, &series_of(io)->pause);
+            return true;
+        }
+        if (!submit(io)) {
+            return true;
+        }
+    }
+}
+
+/// It is listed, and over.
+static void finish(struct weft__io_future *io)
+{
+    weft__use_end(&io->use);
+    if (weft__unlikely(io->two)) {
+        weft__use_end(&series_of(io)->also);
+    }
+    settle(io, false);
 }
 
 static void op_done(struct weft__op *op)
 {
     struct weft__io_future *io = weft__container_of(op, struct weft__io_future, op);
-    weft__use_end(&io->use);
-    if (weft__unlikely(io->two)) {
-        weft__use_end(&pair_of(io)->also);
+    if (weft__likely(io->next == NULL) || !goes_on(io)) {
+        finish(io);
     }
-    settle(io, false);
+}
+
+/// The carrier's step has come to its end.
+static void after_pause(struct weft__flush *pause, struct weft__carrier *carrier)
+{
+    struct weft__io_future *io = &weft__container_of(pause, struct weft__io_series, pause)->io;
+    (void)carrier;
+    io->paused = false;
+    if (io->asked) {
+        io->op.result = -ECANCELED;
+        finish(io);
+    } else if (submit(io)) {
+        op_done(&io->op);
+    }
 }
 
 static void ask_driver(struct weft__io_future *io)
 {
-    io->carrier->driver->cancel(io->carrier->driver_state, &io->op);
+    io->asked = true;
+    if (!io->paused) { // else it is looked at soon
+        io->carrier->driver->cancel(io->carrier->driver_state, &io->op);
+    }
 }
 
 /// I3: the descriptor is about to be closed; or I5.
 static void ask(struct weft__io_future *io, enum weft__ask_why why)
 {
-    if (why == WEFT__ASK_MOVES && !weft__op_may_move(&io->op)) {
+    if (why == WEFT__ASK_MOVES && (io->next != NULL || !weft__op_may_move(&io->op))) {
         return;
     }
     io->closed |= why == WEFT__ASK_CLOSES;
@@ -98,7 +160,7 @@ static void asked(struct weft__use *use, struct weft__carrier *carrier, enum wef
 static void asked_also(struct weft__use *use, struct weft__carrier *carrier, enum weft__ask_why why)
 {
     (void)carrier;
-    ask(&weft__container_of(use, struct weft__io_pair, also)->io, why);
+    ask(&weft__container_of(use, struct weft__io_series, also)->io, why);
 }
 
 /// The op is in flight on this carrier.
@@ -106,7 +168,7 @@ static void list(struct weft__io_future *io, struct weft__carrier *carrier)
 {
     weft__use_begin(&io->use, carrier, io->use.fd, asked);
     if (weft__unlikely(io->two)) {
-        struct weft__use *also = &pair_of(io)->also;
+        struct weft__use *also = &series_of(io)->also;
         weft__use_begin(also, carrier, also->fd, asked_also);
     }
 }
@@ -177,22 +239,6 @@ static int check_position(const struct weft__io_future *io, const struct weft__c
     return rc < 0 ? -errno : 0;
 }
 
-/// I6. `*file` is what the descriptor was when the future was begun.
-static int use_descriptor(const struct weft__io_future *io, struct weft__carrier *carrier, int fd,
-                          uint16_t *file)
-{
-    int rc = weft__descriptor_use(carrier, fd);
-    if (rc < 0) {
-        return rc;
-    }
-    uint16_t now = weft__descriptor_closes(carrier, fd);
-    if (weft__unlikely(io->known && *file != now)) {
-        return -EBADF;
-    }
-    *file = now;
-    return 0;
-}
-
 /// What comes before the op: 0, or what the future ends with; -EAGAIN: ask again.
 static int prepare(struct weft__io_future *io, struct weft__carrier *carrier)
 {
@@ -200,13 +246,26 @@ static int prepare(struct weft__io_future *io, struct weft__carrier *carrier)
         return io->error;
     }
     int rc = check_position(io, carrier->crew);
-    rc = rc < 0 ? rc : use_descriptor(io, carrier, io->use.fd, &io->file);
+    rc = rc < 0 ? rc : weft__descriptor_use(carrier, io->use.fd);
     if (rc == 0 && weft__unlikely(io->two)) {
-        struct weft__io_pair *pair = pair_of(io);
-        rc = use_descriptor(io, carrier, pair->also.fd, &pair->also_file);
+        rc = weft__descriptor_use(carrier, series_of(io)->also.fd);
     }
-    io->known |= rc == 0;
-    return rc;
+    if (rc < 0) {
+        return rc;
+    }
+    uint16_t file = weft__descriptor_closes(carrier, io->use.fd);
+    if (weft__unlikely(io->known && io->file != file)) {
+        return -EBADF; // io/close.c, F7
+    }
+    io->known = true;
+    io->file = file;
+    return 0;
+}
+
+/// True: all is over.
+static bool submit_first(struct weft__io_future *io)
+{
+    return submit(io) && (weft__likely(io->next == NULL) || !goes_on(io));
 }
 
 /// On the carrier, which has no task at the moment: what has no op is over at once.
@@ -216,7 +275,7 @@ static void begin_there(struct weft__io_future *io, struct weft__carrier *carrie
     io->begun = true;
     if (rc < 0) {
         io->op.result = rc == -EAGAIN ? -EINTR : rc; // somebody is inside close(2): once more
-    } else if (!carrier->driver->submit(carrier->driver_state, &io->op)) {
+    } else if (!submit_first(io)) {
         list(io, carrier);
         return;
     }
@@ -287,7 +346,7 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
         return ready(io, rc);
     }
     io->begun = true;
-    if (weft__unlikely(carrier->annex != NULL) && !io->two) {
+    if (weft__unlikely(carrier->annex != NULL) && io->next == NULL) {
         io->phase = IN_FLIGHT;
         weft__bell_set(&io->bell, waker);
         if (submit_beside(io, carrier)) {
@@ -296,7 +355,7 @@ static enum weft_poll begin_here(struct weft__io_future *io, const weft_waker *w
         }
         return WEFT_PENDING;
     }
-    if (carrier->driver->submit(carrier->driver_state, &io->op)) {
+    if (submit_first(io)) {
         io->phase = IN_FLIGHT; // for end(), which may have to begin again
         return end(io, waker);
     }
@@ -318,7 +377,7 @@ static enum weft_poll begin(struct weft__io_future *io, const weft_waker *waker)
     }
     io->carrier = self != NULL ? self : task->home;
     io->op.done = op_done;
-    io->ended = io->moves = false;
+    io->ended = io->moves = io->asked = false;
     return self != NULL ? begin_here(io, waker) : begin_from_abroad(io, waker);
 }
 
@@ -379,8 +438,11 @@ bool weft__io_future_fresh(const struct weft__io_future *io)
     return io->phase == FRESH;
 }
 
-void weft__io_future_again(struct weft__io_future *io, struct weft__op op)
+void weft__io_series_init(struct weft__io_series *series, int fd,
+                          enum weft__io_step (*next)(struct weft__io_future *io))
 {
-    io->op = op;
-    io->phase = FRESH;
+    series->io.next = next;
+    series->io.two = fd != -1;
+    series->also = (struct weft__use){ .fd = fd };
+    series->pause = (struct weft__flush){ .fn = after_pause };
 }

@@ -7,7 +7,7 @@
 //        ^                        |
 //        +---- a rival was faster-+
 //
-// Both descriptors are kept throughout (struct weft__io_pair).
+// Both descriptors are kept throughout (io_future.c, I6).
 //
 // Rejected: a copy of any size between any descriptors, as weft_copy() (it has threads of the pool and memory
 // of its own, and several ways to go: that is a virtual thread's work).
@@ -21,9 +21,9 @@
 
 enum stage { POLL_IN, POLL_OUT, MOVE };
 
-/// The owner's; all but `stage` is fixed.
+/// All but `stage`, which is the carrier's while in flight, is fixed.
 struct splicing {
-    struct weft__io_pair pair; // use.fd is the output, also.fd the input
+    struct weft__io_series series; // use.fd is the output, also.fd the input
     int64_t *in_offset, *out_offset;
     size_t size;
     uint32_t flags;
@@ -39,8 +39,8 @@ static int64_t offset_of(const int64_t *offset)
 
 static struct weft__op op_of(const struct splicing *splice)
 {
-    int in = splice->pair.also.fd;
-    int out = splice->pair.io.use.fd;
+    int in = splice->series.also.fd;
+    int out = splice->series.io.use.fd;
     if (splice->stage != MOVE) {
         bool looks_in = splice->stage == POLL_IN;
         return (struct weft__op){ .code = WEFT__OP_POLL,
@@ -56,6 +56,20 @@ static struct weft__op op_of(const struct splicing *splice)
                               .flags = splice->flags | SPLICE_F_NONBLOCK };
 }
 
+/// On the carrier: an op has ended.
+static enum weft__io_step next(struct weft__io_future *io)
+{
+    struct splicing *splice = weft__container_of(io, struct splicing, series.io);
+    int64_t result = io->op.result;
+    bool rival = splice->stage == MOVE && result == -EAGAIN && splice->waits;
+    if (!rival && (splice->stage == MOVE || result < 0)) {
+        return WEFT__IO_OVER;
+    }
+    splice->stage = rival ? POLL_IN : splice->stage + 1;
+    io->op = op_of(splice);
+    return rival ? WEFT__IO_LATER : WEFT__IO_GO_ON; // others first, or it might never end
+}
+
 static void advance(int64_t *offset, int64_t moved)
 {
     if (offset != NULL) {
@@ -63,42 +77,21 @@ static void advance(int64_t *offset, int64_t moved)
     }
 }
 
-/// An op has ended with `result`. True: there is another one.
-static bool go_on(struct splicing *splice, int64_t result)
-{
-    if (splice->stage == MOVE && result == -EAGAIN && splice->waits) {
-        splice->stage = POLL_IN;
-        return true;
-    }
-    if (splice->stage == MOVE && result > 0) {
-        advance(splice->in_offset, result);
-        advance(splice->out_offset, result);
-    }
-    if (splice->stage == MOVE || result < 0) {
-        return false;
-    }
-    splice->stage++;
-    return true;
-}
-
 static enum weft_poll poll_splice(struct weft_future *future, weft_waker *waker)
 {
-    struct splicing *splice = weft__container_of(future, struct splicing, pair.io.future);
-    while (weft__io_future_poll(future, waker) == WEFT_READY) {
-        if (!go_on(splice, future->result)) {
-            return WEFT_READY;
-        }
-        weft__io_future_again(&splice->pair.io, op_of(splice));
-        if (splice->stage == POLL_IN) { // others first, or it might never end
-            weft_waker_wake_by_ref(waker);
-            break;
-        }
+    struct splicing *splice = weft__container_of(future, struct splicing, series.io.future);
+    enum weft_poll rc = weft__io_future_poll(future, waker);
+    if (rc == WEFT_READY && future->result > 0) {
+        advance(splice->in_offset, future->result);
+        advance(splice->out_offset, future->result);
     }
-    return WEFT_PENDING;
+    return rc;
 }
 
+// The offsets are moved on later. NOLINTBEGIN(readability-non-const-parameter)
 void weft_splice_future(struct weft_splice_future *public_splice, int in, int64_t *in_offset,
                         int out, int64_t *out_offset, size_t size, unsigned flags)
+// NOLINTEND(readability-non-const-parameter)
 {
     struct splicing *splice = (struct splicing *)(void *)public_splice;
     bool wrong = in == out || (in_offset != NULL && *in_offset < 0) ||
@@ -112,9 +105,9 @@ void weft_splice_future(struct weft_splice_future *public_splice, int in, int64_
     };
     splice->stage = splice->waits ? POLL_IN : MOVE;
     struct weft__op op = { .fd = out };
-    weft__io_future_init(&splice->pair.io, op, wrong ? -EINVAL : 0);
-    splice->pair.io.future.poll = poll_splice;
-    splice->pair.io.two = true;
-    splice->pair.also.fd = in;
-    splice->pair.io.op = op_of(splice);
+    int error = wrong ? -EINVAL : in < 0 ? -EBADF : 0;
+    weft__io_future_init(&splice->series.io, op, error);
+    weft__io_series_init(&splice->series, in, next);
+    splice->series.io.future.poll = poll_splice;
+    splice->series.io.op = op_of(splice);
 }

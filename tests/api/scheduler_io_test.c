@@ -169,6 +169,8 @@ static int awaits_longer_ones(void *arg)
     struct weft_io_future io;
     struct weft_message_future message;
     struct weft_splice_future splice;
+    struct weft_full_future full;
+    size_t moved;
     char data[8] = "";
     struct iovec parts[2] = { { data, 1 }, { data + 1, 7 } };
     int64_t offset = 1;
@@ -187,6 +189,12 @@ static int awaits_longer_ones(void *arg)
     CHECK_EQ(memcmp(data, "bcd", 3), 0);
     weft_splice_future(&splice, fds[0], NULL, file, NULL, 100, 0);
     CHECK_EQ(weft_await(&splice.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    weft_write_full_future(&full, NULL, fds[1], "efg", 3);
+    CHECK_EQ(weft_await(&full.future, WEFT_FOREVER), 3);
+    weft_read_full_future(&full, &moved, fds[0], data, 5);
+    CHECK_EQ(weft_await(&full.future, weft_after(WEFT_MS)), -ETIMEDOUT);
+    CHECK_EQ(moved, 3);
+    check_on_pool();
     weft_preadv_future(&io, file, parts, 2, 2);
     CHECK_EQ(await_io(&io, WEFT_FOREVER), 2);
     CHECK_OK(weft_close(file));

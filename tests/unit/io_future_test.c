@@ -159,6 +159,123 @@ TEST_EVERYWHERE(many_reads_at_a_time)
     }
 }
 
+// Everything, in as many operations as it takes.
+
+static int64_t await_full(struct weft_full_future *full, weft_time deadline)
+{
+    int64_t result = weft_await(&full->future, deadline);
+    weft_future_fini(&full->future);
+    return result;
+}
+
+TEST_EVERYWHERE(everything_is_read_and_written)
+{
+    enum { SIZE = 3 * 1000 * 1000 }; // more than any socket holds
+    static char out[SIZE], in[SIZE];
+    struct weft_full_future reading, writing;
+    size_t moved[2] = { 77, 77 };
+    int fds[2];
+    struct weft_branch both[2] = { { .future = &writing.future }, { .future = &reading.future } };
+    struct weft_combine all;
+    weft_task *task;
+    int failed;
+    make_pair(fds);
+    for (int i = 0; i < SIZE; i++) {
+        out[i] = (char)(i * 31 >> 3);
+    }
+    weft_write_full_future(&writing, &moved[0], fds[0], out, SIZE);
+    weft_read_full_future(&reading, &moved[1], fds[1], in, SIZE);
+    weft_combine_join(&all, both, 2);
+    CHECK_OK(weft_spawn_future(&task, &all.future, NULL)); // as a task of its own
+    CHECK_OK(weft_join(&failed, task, WEFT_FOREVER));
+    CHECK_EQ(failed, 0);
+    CHECK_EQ(writing.future.result, SIZE);
+    CHECK_EQ(reading.future.result, SIZE);
+    CHECK_EQ(moved[0], SIZE);
+    CHECK_EQ(moved[1], SIZE);
+    CHECK_EQ(memcmp(in, out, SIZE), 0);
+    weft_write_full_future(&writing, NULL, fds[0], "abc", 3);
+    CHECK_EQ(await_full(&writing, WEFT_FOREVER), 3);
+    CHECK_OK(weft_close(fds[0]));
+    weft_read_full_future(&reading, &moved[1], fds[1], in, 10);
+    CHECK_EQ(await_full(&reading, WEFT_FOREVER), 3); // the end
+    CHECK_EQ(moved[1], 3);
+    weft_read_full_future(&reading, NULL, fds[1], in, SIZE_MAX);
+    CHECK_EQ(await_full(&reading, WEFT_FOREVER), -EINVAL);
+    weft_read_full_future(&reading, NULL, fds[1], in, 0);
+    CHECK_EQ(await_full(&reading, WEFT_FOREVER), 0);
+    CHECK_OK(weft_close(fds[1]));
+}
+
+static int unread(int fd)
+{
+    struct weft__carrier *carrier = weft__carrier_self();
+    return (int)carrier->driver->sockets->unread(carrier->driver_state, fd);
+}
+
+/// What came before a cancel, a deadline or a close is told.
+TEST_EVERYWHERE(what_was_moved_before_an_error_counts)
+{
+    struct weft_full_future reading;
+    struct hand hand = { 0 };
+    size_t moved = 77;
+    char data[10];
+    int fds[2];
+    make_pair(fds);
+    for (int how = 0; how < 3; how++) {
+        weft_read_full_future(&reading, &moved, fds[1], data, sizeof data);
+        CHECK_EQ(moved, 0);
+        CHECK_EQ(hand_poll(&hand, &reading.future), WEFT_PENDING);
+        CHECK_EQ(weft_write(fds[0], "abcd", 4, WEFT_FOREVER), 4);
+        if (test_driver() == TEST_DRIVER_SIM) {
+            CHECK_OK(weft_sleep(WEFT_S)); // they travel
+        }
+        while (unread(fds[1]) > 0) {
+            CHECK_OK(weft_yield());
+        }
+        CHECK_EQ(atomic_load(&hand.woken), 0); // there is more to read
+        if (how == 0) {
+            weft_future_cancel(&reading.future);
+            CHECK_EQ(await_full(&reading, WEFT_FOREVER), -ECANCELED);
+        } else if (how == 1) {
+            CHECK_EQ(await_full(&reading, weft_after(WEFT_MS)), -ETIMEDOUT);
+        } else {
+            CHECK_OK(weft_close(fds[1]));
+            CHECK_EQ(await_full(&reading, WEFT_FOREVER), -EBADF);
+        }
+        CHECK_EQ(moved, 4);
+        CHECK_EQ(memcmp(data, "abcd", 4), 0);
+    }
+    CHECK_OK(weft_close(fds[0]));
+}
+
+/// Closed between two parts, and the number given to another: that is not touched.
+TEST_EVERYWHERE(the_rest_is_not_read_from_another_file)
+{
+    struct weft_full_future reading;
+    struct hand hand = { 0 };
+    size_t moved;
+    char data[10];
+    int fds[2], others[2];
+    make_pair(fds);
+    weft_read_full_future(&reading, &moved, fds[1], data, sizeof data);
+    CHECK_EQ(hand_poll(&hand, &reading.future), WEFT_PENDING);
+    CHECK_EQ(weft_write(fds[0], "abcd", 4, WEFT_FOREVER), 4);
+    CHECK_OK(weft_close(fds[1])); // nobody has polled it
+    CHECK_OK(weft_close(fds[0]));
+    make_pair(others);
+    if (others[0] != fds[1] && others[1] != fds[1]) {
+        SKIP("the number was not given again");
+    }
+    int peer = others[0] == fds[1] ? others[1] : others[0];
+    CHECK_EQ(weft_write(peer, "efgh", 4, WEFT_FOREVER), 4);
+    CHECK_EQ(hand_drive(&hand, &reading.future), -EBADF);
+    CHECK(moved == 0 || moved == 4);
+    CHECK_EQ(weft_read(fds[1], data, sizeof data, WEFT_FOREVER), 4);
+    CHECK_EQ(memcmp(data, "efgh", 4), 0);
+    close_pair(others);
+}
+
 // Begun on one carrier, cancelled on another, while the byte comes from a third.
 
 struct elsewhere {
