@@ -10,6 +10,8 @@
 //   H3  A poll that comes first leaves its own waker there. So exactly the waker of the last poll is
 //       woken, once, and finds the bell rung.
 //   H4  No foreign code is called under the lock.
+//   H5  `rung` is set under the lock. Who sees it, and then that the lock is free, need not take it: nobody
+//       else will, so what he saw was its last release.
 //
 // Rejected: asking to be polled again while somebody is about to ring (he may have lost his CPU just
 // now, and the poller spins until he has it back).
@@ -23,13 +25,15 @@
 
 struct weft__bell {
     struct weft__lock lock;
-    weft_waker waker; // under lock; owned until the bell is rung
+    _Atomic uint32_t rung; // H5; 0 does not say that it was not
+    weft_waker waker;      // under lock; owned until the bell is rung
 };
 
 /// Prepares a bell that nobody else knows yet, with a clone of `waker`.
 static inline void weft__bell_set(struct weft__bell *bell, const weft_waker *waker)
 {
     atomic_store_explicit(&bell->lock.state, 0, memory_order_relaxed);
+    atomic_store_explicit(&bell->rung, 0, memory_order_relaxed);
     weft_waker_clone(&bell->waker, waker);
 }
 
@@ -45,6 +49,7 @@ static inline void weft__bell_ring(struct weft__bell *bell)
 {
     weft__lock_acquire(&bell->lock);
     weft_waker waker = weft__bell_take(bell);
+    atomic_store_explicit(&bell->rung, 1, memory_order_release); // after the lock was taken
     weft__lock_release(&bell->lock);
     weft_waker_wake(&waker);
 }
@@ -65,6 +70,10 @@ static inline bool weft__bell_is(const struct weft__bell *bell, const weft_waker
 static inline bool weft__bell_rung(struct weft__bell *bell, const weft_waker *waker)
 {
     weft_waker spare;
+    if (atomic_load_explicit(&bell->rung, memory_order_acquire) != 0 &&
+        atomic_load_explicit(&bell->lock.state, memory_order_acquire) == 0) { // H5
+        return true;
+    }
     weft__lock_acquire(&bell->lock);
     bool rung = bell->waker.vtable == NULL;
     bool same = weft__bell_is(bell, waker);
