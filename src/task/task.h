@@ -184,6 +184,10 @@ static inline uint64_t weft__word_peek(const struct weft__task *task)
 /// Makes the task runnable if it is not, and hands it to its scheduler. The only way to do so.
 void weft__wake(struct weft__task *task);
 
+/// weft__wake() by who has a counted reference, which is given back with it: one RMW for both. False: the
+/// task has ended, and the reference is still the caller's.
+bool weft__wake_release(struct weft__task *task);
+
 /// weft__wake() for a task that has to look at its scopes; `flags` as for weft__word_wake().
 void weft__interrupt(struct weft__task *task, uint64_t flags);
 

@@ -26,8 +26,11 @@ static void task_wake_by_ref(const weft_waker *waker)
 
 static void task_wake(weft_waker *waker)
 {
-    task_wake_by_ref(waker);
-    task_drop(waker);
+    struct weft__task *task = waker->data;
+    *waker = (weft_waker){ NULL, NULL };
+    if (weft__unlikely(weft__host_refuses_wake(task)) || !weft__wake_release(task)) {
+        weft__host_release(task);
+    }
 }
 
 static const struct weft_waker_vtable task_vtable = {

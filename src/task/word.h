@@ -45,7 +45,26 @@ static inline uint64_t weft__word_wake_from(struct weft__task *task, uint64_t fl
     }
 }
 
-/// The same. True: the caller must queue the task.
+/// The same, and gives the caller's reference back with it, unless DONE.
+static inline uint64_t weft__word_wake_release(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->word, memory_order_relaxed);
+    for (;;) {
+        uint64_t life = word & WEFT__WORD_LIFE;
+        if (life == WEFT__WORD_DONE) {
+            return word;
+        }
+        weft_assert((word & WEFT__WORD_REFS) > WEFT__WORD_REF); // its own, and the caller's
+        uint64_t next = (life == WEFT__WORD_IDLE) ? (word & ~WEFT__WORD_LIFE) | WEFT__WORD_ACTIVE
+                                                  : word | WEFT__WORD_NOTIFIED;
+        if (atomic_compare_exchange_weak_explicit(&task->word, &word, next - WEFT__WORD_REF,
+                                                  memory_order_acq_rel, memory_order_relaxed)) {
+            return word;
+        }
+    }
+}
+
+/// weft__word_wake_from(). True: the caller must queue the task.
 static inline bool weft__word_wake(struct weft__task *task, uint64_t flags)
 {
     return (weft__word_wake_from(task, flags) & WEFT__WORD_LIFE) == WEFT__WORD_IDLE;

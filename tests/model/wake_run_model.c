@@ -25,13 +25,14 @@ static struct weft__task task;
 static _Atomic int published[WAKERS];
 static int wanted[WAKERS];
 static int polls; // the task's own
+static int frees;
 
 void weft__future_poll(struct weft__task *running)
 {
     polls++;
     running->verdict = WEFT__ENDED;
     for (int i = 0; i < WAKERS; i++) {
-        if (atomic_load_explicit(&published[i], memory_order_relaxed) != wanted[i]) {
+        if (atomic_load_explicit(&published[i], memory_order_relaxed) < wanted[i]) {
             running->verdict = WEFT__PARKED;
         }
     }
@@ -89,6 +90,17 @@ static void wake_twice(void *arg)
     weft__wake(&task);
 }
 
+// A waker that counts a reference gives it back with its wake, or afterwards if there was nobody left to
+// wake.
+static void wake_and_release(void *arg)
+{
+    int waker = (int)(intptr_t)arg;
+    atomic_store_explicit(&published[waker], 1, memory_order_relaxed);
+    if (!weft__wake_release(&task)) {
+        weft__task_release(&task, NULL);
+    }
+}
+
 static void reset(int count, int first, int second)
 {
     carrier_count = count;
@@ -132,6 +144,42 @@ static void moving(void)
     mc_thread(wake_twice, (void *)0);
 }
 
+static void count_free(struct weft__task *freed, struct weft__carrier *carrier)
+{
+    (void)freed;
+    (void)carrier;
+    frees++;
+}
+
+static const struct weft__kind counted = { .name = "future", .free = count_free };
+
+static void reset_counted(int first, int second)
+{
+    reset(1, first, second);
+    frees = 0;
+    task.kind = &counted;
+    weft__word_init(&task, 3, 0); // its own, and each waker's
+    mc_thread(wake_and_release, (void *)0);
+    mc_thread(wake_and_release, (void *)1);
+}
+
+static void released(void)
+{
+    reset_counted(1, 1);
+}
+
+static void released_late(void)
+{
+    reset_counted(1, 0); // the second may come when it has ended
+}
+
+static void check_freed(void)
+{
+    mc_assert(polls > 0);
+    mc_assert(frees == 1);
+    mc_assert(atomic_load_explicit(&task.word, memory_order_relaxed) == 0);
+}
+
 static void check(void)
 {
     mc_assert(polls > 0);
@@ -140,6 +188,8 @@ static void check(void)
 const struct mc_model mc_models[] = {
     { .name = "wake_run_again", .setup = again, .check = check },
     { .name = "wake_run_two_wakers", .setup = two_wakers, .check = check },
+    { .name = "wake_run_released", .setup = released, .check = check_freed },
+    { .name = "wake_run_released_late", .setup = released_late, .check = check_freed },
     { .name = "wake_run_moving", .setup = moving, .check = check, .never_spurious = 1 },
     { .name = NULL },
 };
