@@ -1,6 +1,6 @@
 // oneshot.c - one value, and a word that says how far it has come.
 //
-//     word:  QUEUED | CLOSED | TAKEN | SENT, or the address of a receiver that waits alone
+//     word:  QUEUED | CLOSED | TAKEN | SENT, or twice the address of a receiver that waits alone
 //
 // The danger: the memory is the receiver's or the sender's, and goes as soon as that one knows that the
 // other is through. Whoever touches it after he has said so writes into somebody else's frame.
@@ -15,8 +15,8 @@
 //       (sync/queue.h, Q2), but for O6.
 //   O5  There is one sender. It looks before it writes the value, so a second value is refused; a close
 //       in between is noticed after the value was written, where nobody will look.
-//   O6  A virtual thread that waits to receive while nobody else waits has no lock to take, and neither has
-//       who sends or closes. Whoever takes its address out of the word has it in hand: to complete it,
+//   O6  A virtual thread or a future that waits to receive while nobody else waits has no lock to take, and
+//       neither has who sends or closes. Whoever takes its address out of the word has it in hand: to complete it,
 //       to put it into the queue (under the lock, because somebody else wants to wait), or to leave
 //       with it. So it does not withdraw by its state, it is asked to (wait.h). When SENT was set it
 //       takes the value itself, and sets TAKEN as its last touch (O1), because it may have been about
@@ -68,7 +68,15 @@ void weft_oneshot_init(struct weft_oneshot *oneshot, void *storage, size_t value
 /// The receiver that waits alone, or NULL.
 static struct weft__waiter *lone(uint64_t word)
 {
-    return (struct weft__waiter *)(uintptr_t)(word & ~FLAGS); // NOLINT(performance-no-int-to-ptr)
+    uintptr_t address = (uintptr_t)(word & ~FLAGS) / 2;
+    return (struct weft__waiter *)address; // NOLINT(performance-no-int-to-ptr)
+}
+
+/// The word that has it. Twice the address, because waiters stand at multiples of eight.
+static uint64_t alone(const struct weft__waiter *receiver)
+{
+    _Static_assert(2 * _Alignof(struct weft__waiter) > FLAGS, "the flags are free");
+    return (uint64_t)(uintptr_t)receiver * 2;
 }
 
 /// Under lock.
@@ -95,6 +103,8 @@ static inline void copy_value(const struct oneshot *oneshot, void *to, const voi
 {
     if (weft__likely(oneshot->value_bytes == sizeof(uint64_t)) && to != NULL) {
         memcpy(to, from, sizeof(uint64_t));
+    } else if (oneshot->value_bytes == sizeof(uint32_t) && to != NULL) {
+        memcpy(to, from, sizeof(uint32_t));
     } else if (to != NULL && oneshot->value_bytes > 0) {
         memcpy(to, from, oneshot->value_bytes);
     }
@@ -303,24 +313,12 @@ static void recv_unlist(struct weft__waiter *waiter, struct weft__batch *batch)
     dequeue(oneshot);
 }
 
-static const struct weft__sync_ops recv_ops = {
-    .what = "oneshot",
-    .mode = WEFT__WAIT_WITHDRAW,
-    .attempt = recv_attempt,
-    .enter = weft__waiter_enter,
-    .leave = weft__waiter_leave,
-    .undo = NULL, // the value is where the caller wanted it
-    .check = recv_check,
-    .enlist = recv_enlist,
-    .unlist = recv_unlist,
-};
-
 /// O6: one that was alone when it began to wait is late, or cancelled.
 static void give_up(struct weft__wait *wait)
 {
     struct weft__waiter *receiver = weft__container_of(wait, struct weft__waiter, wait);
     struct oneshot *oneshot = receiver->object;
-    uint64_t word = (uintptr_t)receiver;
+    uint64_t word = alone(receiver);
     bool out = atomic_compare_exchange_strong_explicit(&oneshot->word, &word, 0,
                                                        memory_order_relaxed, memory_order_relaxed);
     if (!out) {
@@ -337,6 +335,40 @@ static void give_up(struct weft__wait *wait)
     }
 }
 
+/// O6. False: somebody waits already, or there is something.
+static inline bool enter_alone(struct weft__waiter *receiver)
+{
+    struct oneshot *oneshot = receiver->object;
+    uint64_t word = 0;
+    receiver->kind = CAME_ALONE;
+    receiver->wait.mode = WEFT__WAIT_ASK;
+    receiver->wait.ask = give_up;
+    return atomic_compare_exchange_strong_explicit(&oneshot->word, &word, alone(receiver),
+                                                   memory_order_release, memory_order_relaxed);
+}
+
+static int recv_enter(struct weft__waiter *waiter)
+{
+    if (waiter->is_future && enter_alone(waiter)) {
+        return WEFT__SYNC_WAITS;
+    }
+    waiter->kind = GETS_A_COPY;
+    waiter->wait.mode = WEFT__WAIT_WITHDRAW;
+    return weft__waiter_enter(waiter);
+}
+
+static const struct weft__sync_ops recv_ops = {
+    .what = "oneshot",
+    .mode = WEFT__WAIT_WITHDRAW,
+    .attempt = recv_attempt,
+    .enter = recv_enter,
+    .leave = weft__waiter_leave,
+    .undo = NULL, // the value is where the caller wanted it
+    .check = recv_check,
+    .enlist = recv_enlist,
+    .unlist = recv_unlist,
+};
+
 static inline int wait(struct oneshot *oneshot, const struct weft__sync_ops *ops, void *value,
                        struct weft__task *self, weft_time deadline)
 {
@@ -350,14 +382,10 @@ static inline int wait(struct oneshot *oneshot, const struct weft__sync_ops *ops
 static inline int wait_alone(void *value, struct oneshot *oneshot, struct weft__task *self,
                              weft_time deadline)
 {
-    uint64_t word = 0;
-    _Alignas(FLAGS + 1) struct weft__waiter receiver;
+    struct weft__waiter receiver;
     weft__waiter_init(&receiver, &recv_ops, oneshot, &oneshot->lock);
-    receiver.kind = CAME_ALONE;
     weft__wait_init(&receiver.wait, self, WEFT__WAIT_ASK, recv_ops.what);
-    receiver.wait.ask = give_up;
-    if (!atomic_compare_exchange_strong_explicit(&oneshot->word, &word, (uintptr_t)&receiver,
-                                                 memory_order_release, memory_order_relaxed)) {
+    if (!enter_alone(&receiver)) {
         return WEFT__SYNC_WAITS;
     }
     (void)weft__block(&receiver.wait, deadline);

@@ -30,7 +30,12 @@ static inline void finish_task(struct weft__wait *wait, struct weft__task *task,
 
 void weft__waiter_complete(struct weft__waiter *waiter, int64_t result)
 {
-    finish_task(&waiter->wait, waiter->wait.task, result);
+    if (waiter->is_future) {
+        waiter->wait.result = result;
+        weft__bell_ring(&waiter->bell);
+    } else {
+        finish_task(&waiter->wait, waiter->wait.task, result);
+    }
 }
 
 void weft__batch_finish(const struct weft__batch *batch)
@@ -173,16 +178,31 @@ static enum weft_poll poll(struct weft_future *future, weft_waker *waker)
     return weft__bell_rung(&sync->waiter.bell, waker) ? chosen(sync, waker) : WEFT_PENDING;
 }
 
+/// The result of a wait that was withdrawn, or WAITS: it is too late.
+static int withdraw(struct weft__waiter *waiter)
+{
+    uint32_t open = WEFT__WAIT_OPEN;
+    if (waiter->wait.mode == WEFT__WAIT_ASK) {
+        waiter->wait.why = -ECANCELED;
+        waiter->wait.ask(&waiter->wait);
+        uint32_t state = atomic_load_explicit(&waiter->wait.state, memory_order_relaxed);
+        return state == WEFT__WAIT_DONE ? -ECANCELED : WEFT__SYNC_WAITS;
+    }
+    if (!atomic_compare_exchange_strong_explicit(&waiter->wait.state, &open, WEFT__WAIT_DONE,
+                                                 memory_order_relaxed, memory_order_relaxed)) {
+        return WEFT__SYNC_WAITS;
+    }
+    return waiter->ops->leave(waiter, -ECANCELED);
+}
+
 static void cancel(struct weft_future *future)
 {
     struct sync_future *sync = weft__container_of(future, struct sync_future, future);
     struct weft__waiter *waiter = &sync->waiter;
-    uint32_t open = WEFT__WAIT_OPEN;
     sync->waiter.cancelled = true;
-    if (sync->waiter.phase == WAITING &&
-        atomic_compare_exchange_strong_explicit(&waiter->wait.state, &open, WEFT__WAIT_DONE,
-                                                memory_order_relaxed, memory_order_relaxed)) {
-        (void)ready(sync, waiter->ops->leave(waiter, -ECANCELED));
+    int rc = waiter->phase == WAITING ? withdraw(waiter) : WEFT__SYNC_WAITS;
+    if (rc != WEFT__SYNC_WAITS) {
+        (void)ready(sync, rc);
         weft__bell_ring(&waiter->bell);
     }
 }

@@ -80,7 +80,7 @@ static inline int weft__sync_begin(struct weft__task **self)
 /// Enters and waits until there is a result, with a waiter of the caller's frame.
 int weft__sync_wait(struct weft__waiter *waiter, struct weft__task *self, weft_time deadline);
 
-/// Ends the wait of a virtual thread that is the caller's alone, and wakes it.
+/// Ends the wait of a virtual thread or a future that is the caller's alone, and wakes it.
 void weft__waiter_complete(struct weft__waiter *waiter, int64_t result);
 
 /// Prepares a future that does the same. Returns its waiter, so that `want` and `kind` can be set.

@@ -322,6 +322,67 @@ static void late_twice(void)
     mc_thread(watch_for_nothing, NULL);
 }
 
+// The same for a future that waits alone: it is cancelled while a value comes, or while another one comes
+// to wait.
+static void await_or_cancel(void *unused)
+{
+    (void)unused;
+    struct weft_sync_future f;
+    uint64_t value = 0;
+    weft_waker waker = stage_sync_waker(&wakeup);
+    weft_oneshot_recv_future(&f, &value, &question->oneshot);
+    if (f.future.poll(&f.future, &waker) == WEFT_PENDING) {
+        f.future.cancel(&f.future);
+        while (f.future.poll(&f.future, &waker) == WEFT_PENDING) {
+            stage_sync_sleep(&wakeup);
+        }
+    }
+    int64_t rc = f.future.result;
+    mc_assert(rc == 0 || rc == -ECANCELED || rc == -EPIPE);
+    if (rc == 0) {
+        mc_assert(value == 7 && written == 1);
+        atomic_fetch_add_explicit(&got, 1, memory_order_relaxed);
+    }
+    leave();
+}
+
+static void future_cancelled(void)
+{
+    reset(2);
+    mc_thread(await_or_cancel, NULL);
+    stage_sync_thread(send_and_leave, NULL);
+}
+
+static void future_and_second(void)
+{
+    reset(3);
+    mc_thread(await_or_cancel, NULL);
+    mc_thread(receive_and_leave, (void *)(uintptr_t)WEFT_FOREVER);
+    stage_sync_thread(send_and_leave, NULL);
+}
+
+// It waits while the sender gives up.
+static void await_nothing(void *unused)
+{
+    (void)unused;
+    struct weft_sync_future f;
+    uint64_t value = 0;
+    weft_waker waker = stage_sync_waker(&wakeup);
+    weft_oneshot_recv_future(&f, &value, &question->oneshot);
+    while (f.future.poll(&f.future, &waker) == WEFT_PENDING) {
+        stage_sync_sleep(&wakeup);
+    }
+    mc_assert(f.future.result == -EPIPE && written == 1);
+    end();
+}
+
+static void future_given_up(void)
+{
+    reset(2);
+    stage_sync_thread(give_up_sending, NULL);
+    mc_thread(await_nothing, NULL);
+}
+
 static void check_one_got_it(void)
 {
     mc_assert(atomic_load_explicit(&got, memory_order_relaxed) == 1);
@@ -358,6 +419,12 @@ const struct mc_model mc_models[] = {
       .check = check_one_got_it,
       .max_bound = 1 },
     { .name = "oneshot_late_twice", .setup = late_twice, .check = check },
+    { .name = "oneshot_future_cancelled", .setup = future_cancelled, .check = check },
+    { .name = "oneshot_future_and_second",
+      .setup = future_and_second,
+      .check = check_one_got_it,
+      .max_bound = 1 },
+    { .name = "oneshot_future_given_up", .setup = future_given_up, .check = check },
     { .name = "oneshot_watched", .setup = watched, .check = check },
     { .name = NULL },
 };
