@@ -143,7 +143,11 @@ static void prefetch_offered(struct weft__carrier *carrier)
     if (next != NULL) {
         const struct weft__task *task = weft__container_of(next, struct weft__task, node);
 #if !WEFT__TSAN // a thief may have it by now: then it is a wrong guess, about memory that stays a task's
-        weft__context_prefetch(&task->context);
+        if (weft__likely(task->kind == &weft__kind_thread)) {
+            weft__context_prefetch_cold(&task->context);
+        } else {
+            weft__context_prefetch(&task->context);
+        }
 #endif
         __builtin_prefetch((const char *)task + WEFT__LINE, 1);
         __builtin_prefetch((const char *)task + 2 * WEFT__LINE, 1);

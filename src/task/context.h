@@ -88,4 +88,13 @@ static inline void weft__context_prefetch(const struct weft__context *context)
     __builtin_prefetch((const char *)context->sp + WEFT__LINE);
 }
 
+/// The same for one that has not run yet, or not for long: what it writes first, too.
+static inline void weft__context_prefetch_cold(const struct weft__context *context)
+{
+    weft__context_prefetch(context);
+    for (int line = 1; line <= 4; line++) {
+        __builtin_prefetch((const char *)context->sp - (ptrdiff_t)line * WEFT__LINE, 1);
+    }
+}
+
 #endif

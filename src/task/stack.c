@@ -75,6 +75,7 @@ _Static_assert(offsetof(struct batch, kept) == WEFT__STACK_KEPT_FROM &&
 #define ZAP_AT_ONCE 512
 // So many takes ahead: each block is a cache miss in a page of its own.
 #define PREFETCHED 2
+#define PREFETCHED_LINES 7
 
 /// All slots of one size.
 struct group {
@@ -341,11 +342,11 @@ static bool is_cached(const struct weft__stack_pool *pool, const struct weft__st
            size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
 }
 
-/// The lines that a spawn writes: the block's first ones, and the frame below it.
+/// The lines that a spawn writes: the block's, and the frame below it.
 static inline void prefetch_block(const void *block)
 {
     uintptr_t below = (uintptr_t)block - WEFT__LINE;
-    for (uintptr_t line = 0; line < 5; line++) {
+    for (uintptr_t line = 0; line < PREFETCHED_LINES; line++) {
         __builtin_prefetch((const void *)(below + line * WEFT__LINE), 1);
     }
 }
