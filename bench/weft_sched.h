@@ -24,7 +24,7 @@ struct sched_round {
     _Atomic int64_t left;
     int links; // of a chain, that are left; whoever runs has it
     _Atomic int error;
-    char *storage; // the shape's own; kept for all rounds
+    void *storage; // the shape's own; kept for all rounds
     struct weft_event over;
 };
 

@@ -42,7 +42,7 @@ static int each(struct sched_round *round, int count, size_t bytes, weft_poll_fn
     int rc = round->storage != NULL ? 0 : -ENOMEM;
     sched_expect(round, ends);
     for (int i = 0; i < count && rc == 0; i++) {
-        rc = start((struct one *)(void *)(round->storage + (size_t)i * bytes), round, poll);
+        rc = start((void *)((char *)round->storage + (size_t)i * bytes), round, poll);
     }
     if (rc == 0) {
         rc = sched_wait_for_all(round);
@@ -158,8 +158,7 @@ static int chained_spawn(struct sched_round *round)
     }
     sched_expect(round, SCHED_CHAIN);
     round->links = SCHED_CHAIN;
-    int rc = round->storage != NULL ? start((struct one *)(void *)round->storage, round, link_on)
-                                    : -ENOMEM;
+    int rc = round->storage != NULL ? start(round->storage, round, link_on) : -ENOMEM;
     if (rc == 0) {
         rc = sched_wait_for_all(round);
     }
