@@ -22,6 +22,8 @@
 //   M4  The monitor and the carrier both write the mark, and neither waits for the other. So the monitor may
 //       erase the one that a task has just made (weft_block_begin), or leave one behind on a carrier that
 //       sleeps by now. Either is put right at the next look, which comes as long as a mark is there.
+//   M5  Between two looks it sleeps on `called`, which it has read before the first of them. So who marks
+//       a carrier and calls, or ends it and calls, is seen by a look, or ends the sleep.
 #include "diag/monitor.h"
 
 #include <errno.h>
@@ -58,6 +60,7 @@ struct glance {
 struct weft__monitor {
     struct weft__runtime *runtime;
     pthread_t thread;
+    _Atomic uint32_t called;       // a futex; how often (M5)
     uint64_t reported[REMEMBERED]; // numbers of tasks (M1)
     struct mark {
         struct glance glance;
@@ -298,12 +301,14 @@ static void *monitor_main(void *arg)
     pause = pause > WEFT_MS / 4 ? pause : WEFT_MS / 4;
     (void)pthread_setname_np(pthread_self(), "weft-monitor");
     struct found found = { false, false };
+    uint32_t called = 0;
     while (found.marked ? atomic_load_explicit(&crew->lookout.over, memory_order_relaxed) == 0
                         : weft__lookout_sleep(&crew->lookout, crew->carriers, &crew->started)) {
         found = look_at_all(monitor, threshold);
         weft_time until = weft__clock_ns() +
                           (found.rescues && pause > RESCUE_NS ? RESCUE_NS : pause);
-        (void)weft__futex_wait(&crew->lookout.over, 0, until);
+        (void)weft__futex_wait(&monitor->called, called, until);
+        called = atomic_load_explicit(&monitor->called, memory_order_acquire); // M5
     }
     return NULL;
 }
@@ -335,11 +340,21 @@ void weft__monitor_start(struct weft__runtime *runtime)
     runtime->monitor = monitor;
 }
 
+void weft__monitor_call(struct weft__runtime *runtime)
+{
+    struct weft__monitor *monitor = runtime->monitor;
+    if (monitor != NULL) {
+        atomic_fetch_add_explicit(&monitor->called, 1, memory_order_release); // M5
+        weft__futex_wake(&monitor->called, 1);
+    }
+}
+
 void weft__monitor_stop(struct weft__runtime *runtime)
 {
     struct weft__monitor *monitor = runtime->monitor;
     if (monitor != NULL) {
         weft__lookout_end(&runtime->crew.lookout);
+        weft__monitor_call(runtime);
         pthread_join(monitor->thread, NULL);
         for (int i = 0; i < runtime->crew.capacity; i++) {
             while (atomic_load_explicit(&monitor->marks[i].under_way, memory_order_acquire)) {

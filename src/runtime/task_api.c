@@ -3,6 +3,7 @@
 
 #include <weft/blocking.h>
 
+#include "diag/monitor.h"
 #include "runtime/runtime.h"
 #include "sched/guest.h"
 #include "sched/policy_stealing.h"
@@ -133,6 +134,9 @@ int weft_block_begin(void)
     }
     if (carrier->shares && weft__carrier_offered(carrier) > 0) {
         weft__search_ask(carrier, carrier);
+    }
+    if (carrier->annex != NULL) {
+        weft__monitor_call(weft__runtime_of(carrier->crew));
     }
     return 0;
 }

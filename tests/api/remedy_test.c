@@ -43,6 +43,8 @@ static const struct shape shapes[] = {
     { 2, WEFT_POLICY_STEALING, WEFT_STEAL_CLUSTER, NULL },
 };
 
+static weft_time threshold_ns = 5 * WEFT_MS;
+
 static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
 {
     struct weft_options options = WEFT_OPTIONS_INIT;
@@ -54,7 +56,7 @@ static weft_runtime *make(const struct shape *shape, enum weft_remedy remedy)
     options.steal_scope = shape->scope;
     options.cpus = shape->cpus;
     options.remedy = remedy;
-    options.stuck_ns = 5 * WEFT_MS;
+    options.stuck_ns = threshold_ns;
     options.log = hear;
     options.log_ctx = &logged;
     CHECK_OK(weft_runtime_create(&runtime, &options));
@@ -79,6 +81,8 @@ struct holder {
     bool wait_for_start;
 };
 
+static bool all_announce;
+
 static struct holder holders[MOST_CARRIERS];
 
 static void tell(struct holder *holder)
@@ -100,6 +104,9 @@ static int holds(void *arg)
         CHECK_OK(weft_yield());
     }
     CHECK_EQ(sem_post(&holder->blocked), 0);
+    if (all_announce) {
+        CHECK_OK(weft_block_begin());
+    }
     for (int i = 0; i < CHILDREN; i++) {
         CHECK_EQ(read(holder->pipe[0], &data, 1), 1); // plain read(2), on purpose
     }
@@ -193,6 +200,14 @@ static int sleeps(void *arg)
 
 TEST_DRIVERS(timers_fire_while_their_carrier_is_stuck)
 {
+    hold_all_shapes(sleeps, true, NULL);
+}
+
+/// Who says that it is going to block need not be found out: the monitor looks every quarter of an hour.
+TEST_DRIVERS(what_is_announced_is_seen_to_at_once)
+{
+    all_announce = true;
+    threshold_ns = 3600 * WEFT_S;
     hold_all_shapes(sleeps, true, NULL);
 }
 
