@@ -131,7 +131,9 @@ bool weft_poller_try_park(weft_poller *poller)
 
 bool weft_poller_can_park(const weft_poller *poller)
 {
-    return is_inside(poller) && weft__poller_can_park(poller);
+    // What the poller itself has made ready since goes past the carrier's state.
+    return is_inside(poller) && weft__poller_can_park(poller) &&
+           !weft__carrier_has_work(poller->carrier);
 }
 
 void weft_poller_unpark(weft_poller *poller)

@@ -485,6 +485,45 @@ TEST_DRIVERS(work_that_comes_before_the_sleep_is_seen)
     run_with(2, looks_before_it_sleeps);
 }
 
+static int notes_run(void *arg)
+{
+    *(bool *)arg = true;
+    return 0;
+}
+
+static int makes_work_itself(void *arg)
+{
+    weft_poller **self = arg;
+    weft_task *task;
+    bool ran = false;
+    CHECK_GE(weft_poller_fd(*self), 0);
+    while (!weft_poller_try_park(*self)) {
+        CHECK_GE(weft_poller_maybe_yield(*self, false), 0);
+    }
+    CHECK(weft_poller_can_park(*self));
+    CHECK_OK(weft_spawn(&task, notes_run, &ran, NULL));
+    CHECK(!weft_poller_can_park(*self));
+    weft_poller_unpark(*self);
+    CHECK_EQ(weft_poller_maybe_yield(*self, false), 1);
+    CHECK(ran);
+    return weft_join(NULL, task, WEFT_FOREVER);
+}
+
+static int registers_one_that_makes_work(void *arg)
+{
+    (void)arg;
+    static weft_poller *poller;
+    int result = -1;
+    CHECK_OK(weft_poller_register(&poller, NULL, 0, makes_work_itself, NULL, &poller));
+    CHECK_OK(weft_poller_join(&result, poller, WEFT_FOREVER));
+    return result;
+}
+
+TEST_DRIVERS(work_that_the_poller_makes_before_the_sleep_is_seen)
+{
+    run_with(1, registers_one_that_makes_work);
+}
+
 // Pollers that do not let their carrier live.
 
 static int reads_in_vain(void *arg)
