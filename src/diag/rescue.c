@@ -16,6 +16,12 @@
 //   Z4  Who makes something there that belongs to a carrier for good, a listener or a connection, goes home
 //       first, to wait there like a thread that is not migratable; timers of its scopes go along
 //       (sched/retire.c).
+//   Z5  What waits for anybody and is not taken was in nobody's hands meanwhile. So it is announced when it is
+//       back, and handed on if all who would look for it there have left (sched/policy_stealing.c, F6).
+//   Z6  A thief that meets the monitor at an offer gives up, as if that were another thief; but the monitor
+//       does not ask for help with what it leaves behind. It comes again while the carrier is marked, and
+//       only the end of a step takes the mark off, which asks.
+// Checked by: tests/model/rescue_model.c, tests/api/remedy_test.c.
 #include "diag/rescue.h"
 
 #include "base/sys.h"
@@ -69,7 +75,8 @@ static void take_injected(struct weft__carrier *stuck, struct weft__fifo *loot)
     }
     if (rest.head != NULL) {
         weft__inject_push(inject, &rest);
-        weft__search_ask(stuck, NULL); // somebody may have come back, looked and found nothing
+        weft__search_ask(stuck, NULL); // Z5: somebody may have come back, looked and found nothing
+        weft__free_desert(stuck, NULL);
     }
 }
 

@@ -23,6 +23,8 @@
 //   F6  If all carriers of such a cluster leave (retire.c), nobody looks at its `inject` any more: the last
 //       ones to leave, and whoever pushes there and sees it afterwards, hand on what is in it. Both sides have a
 //       fence between: the push before its look at who is left, that change before the look at the queue.
+//
+// Checked by: tests/model/steal_model.c, rescue_model.c (F6), tests/stress/steal_stress.c.
 #include "sched/policy_stealing.h"
 
 #include "sched/crew.h"

@@ -24,6 +24,7 @@
 //
 // in_flight is written by the task, and by its home when a timer fires. A waker that finds 0 there
 // acquires what the home did to the timer, because the task may run elsewhere next.
+// Checked by: tests/model/steal_model.c, bound_model.c (H3), tests/stress/steal_stress.c.
 #include "sched/steal.h"
 
 #include "base/alloc.h"
