@@ -31,10 +31,12 @@
 //       of the program's takes its place; meanwhile it waits in maybe_yield and has no turn.
 //   Q8  Somebody's call for help keeps a poller awake (search.c, S1). It wanted to sleep, so it is idle,
 //       whatever it says: its carrier looks for tasks in the next step. Else it would neither sleep nor help.
+//   Q9  One that was refused may have been sent to search meanwhile. It does not sleep before its carrier has
+//       done so: others rely on a search that goes on (search.c, S3), and looking has taken the kick.
 //
 // Rejected: the ring's own descriptor (with deferred task work nothing is posted until the owner
 // enters the kernel: it is not readable); a lock around the call of `wake` (it is the program's code).
-// Locks: none. Checked by: tests/model/poller_model.c, tests/api/poller_test.c.
+// Locks: none. Checked by: tests/model/poller_model.c, poller_help_model.c, tests/api/poller_test.c.
 #include "sched/poller.h"
 
 #include "sched/annex.h"
@@ -189,7 +191,8 @@ bool weft__poller_try_park(struct weft__poller *poller)
         return false; // no memory for a descriptor: it stays awake
     }
     weft__carrier_polled(carrier, events);
-    if (events > 0 || poller->due == 0 || weft__carrier_has_work(carrier)) {
+    if (events > 0 || poller->due == 0 || weft__carrier_has_work(carrier) ||
+        carrier->sent_to != 0) { // Q9
         return false;
     }
     const char *why = fault(poller);
