@@ -8,6 +8,8 @@
 //
 //   J1  Whoever takes a wait out of `waiter`, by exchange or compare-and-exchange, decides its fate:
 //       the job's end completes it, or its owner has given up and completes it himself.
+//
+// Checked by: tests/model/blocking_model.c, tests/api/blocking_test.c.
 #include <errno.h>
 
 #include "blocking/pool.h"

@@ -22,7 +22,7 @@
 //
 // A new thread is made under the lock: that keeps Q1 and Q3 simple, and growing is rare.
 // Rejected: one condition variable for all (it wakes the longest idle, against Q4).
-// Locks: pool.lock, alone. Checked by: tests/api/blocking_test.c.
+// Locks: pool.lock, alone. Checked by: tests/model/blocking_model.c, tests/api/blocking_test.c.
 #include "blocking/pool.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@
 //   Z5  Carriers are told under the lock and roused after it, and so is the log: both may call the program
 //       (a poller's `wake`), which may wait for somebody who wants the lock.
 //
-// Locks: runtime.resizing. Checked by: tests/api/resize_test.c.
+// Locks: runtime.resizing. Checked by: tests/model/resize_model.c, tests/api/resize_test.c.
 #include <errno.h>
 #include <string.h>
 

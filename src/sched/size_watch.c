@@ -1,6 +1,6 @@
 // size_watch.c - the list of those who want to know which carriers come and go; see size_watch.h.
 //
-// Lock: crew.watching, alone. Checked by: tests/api/serve_resize_test.c.
+// Lock: crew.watching, alone. Checked by: tests/model/resize_model.c, tests/api/serve_resize_test.c.
 #include "sched/size_watch.h"
 
 #include "base/lock.h"

@@ -8,7 +8,7 @@
 //     OWNED by one pool                      --close--> IDLE (mmap) or DEAD (stack provider)
 //
 // Who claims a slab does so by a compare-and-swap of its state, without a lock that a fork could
-// leave behind taken.
+// leave behind taken. Checked by: tests/model/slab_model.c.
 #ifndef WEFT_TASK_SLAB_H
 #define WEFT_TASK_SLAB_H
 

@@ -1,4 +1,4 @@
-// put_sleep_model.c - handing work to a carrier that is going to sleep (sched/park.c, P1 to P4).
+// put_sleep_model.c - handing work to a carrier that is going to sleep (sched/park.c, P1 to P5).
 //
 // The carrier takes what is in its inbox and sleeps when it finds nothing, until it has seen as
 // many nodes as will come. Producers hand over nodes and look whether somebody has to be kicked. A
@@ -58,6 +58,14 @@ static void run_carrier(void *unused)
     }
 }
 
+/// One that is started later opens its driver itself (P5).
+static void run_late_carrier(void *unused)
+{
+    carrier.driver = &stage_driver;
+    carrier.driver_state = &carrier.driver_state;
+    run_carrier(unused);
+}
+
 static void put(struct item *item, int producer, int number, struct weft__carrier *self)
 {
     item->producer = producer;
@@ -84,7 +92,7 @@ static void produce_from_carrier(void *arg)
     put(&items[producer], producer, 1, &other);
 }
 
-static void reset(int nodes)
+static void reset_with(int nodes, void (*body)(void *))
 {
     memset(&carrier, 0, offsetof(struct weft__carrier, wheel));
     memset(&other, 0, offsetof(struct weft__carrier, wheel));
@@ -100,7 +108,18 @@ static void reset(int nodes)
     mc_name(&items[0], sizeof items[0], "node0");
     mc_name(&items[1], sizeof items[1], "node1");
     mc_name(&items[2], sizeof items[2], "node2");
-    mc_thread(run_carrier, NULL);
+    mc_thread(body, NULL);
+}
+
+static void reset(int nodes)
+{
+    reset_with(nodes, run_carrier);
+}
+
+static void late_start(void)
+{
+    reset_with(1, run_late_carrier);
+    mc_thread(produce_one, (void *)0);
 }
 
 static void one_producer(void)
@@ -119,5 +138,6 @@ static void two_producers(void)
 const struct mc_model mc_models[] = {
     { .name = "put_sleep_one_producer", .setup = one_producer },
     { .name = "put_sleep_two_producers", .setup = two_producers },
+    { .name = "put_sleep_late_start", .setup = late_start },
     { .name = NULL },
 };

@@ -107,6 +107,7 @@ static bool look(struct weft__carrier *carrier)
 static void idle_carrier(void *arg)
 {
     struct weft__carrier *carrier = arg;
+    carrier->driver_state = &carrier->driver_state; // on its own thread: park.c, P5
     while (!carrier->stop) {
         struct weft__carrier *victim = weft__search_sent(carrier);
         if (victim != NULL) {
