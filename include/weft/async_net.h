@@ -18,7 +18,7 @@
 // awaits or a future, which stays there from then on; later ones may come from anywhere. A task on another
 // carrier or on a scheduler of the program's gets -EXDEV, and whoever is not a task -EPERM.
 //
-// Results are those of the calls, without -ETIMEDOUT. weft_dial(), weft_conn_move(), closing,
+// Results are those of the calls, without -ETIMEDOUT. weft_conn_move(), closing,
 // and of weft/dgram.h connecting, accepting and batches are for virtual threads only: what a future
 // needs of them a thread does, whose end is a future (weft_join_future).
 #ifndef WEFT_ASYNC_NET_H
@@ -73,6 +73,18 @@ struct weft_listener_future {
 /// NULL.
 WEFT_API void weft_listener_accept_future(struct weft_listener_future *future, weft_conn **conn,
                                           weft_listener *listener);
+
+/// Caller-owned; embed it, or await or spawn `&future.future`.
+struct weft_dial_future {
+    struct weft_future future;
+    uint64_t opaque[46];
+};
+
+/// Connects, as weft_dial(): `*conn` is the caller's when the result is 0, else NULL. It belongs to the
+/// carrier of the task that polls it first. The address is copied; `options` (may be NULL) is read by the
+/// first poll.
+WEFT_API void weft_dial_future(struct weft_dial_future *future, weft_conn **conn,
+                               const char *address, const struct weft_socket_options *options);
 
 /// Caller-owned; embed it, or await or spawn `&future.future`.
 struct weft_dgram_future {

@@ -23,10 +23,11 @@ static enum weft_poll ready(struct weft__leaf *leaf, int64_t result)
 
 static enum weft_poll begin(struct weft__leaf *leaf, const weft_waker *waker)
 {
-    if (leaf->cancelled) {
-        return ready(leaf, -ECANCELED);
+    int64_t result = leaf->cancelled ? -ECANCELED : leaf->begin(leaf);
+    if (weft__unlikely(result == WEFT__LEAF_AGAIN)) {
+        weft_waker_wake_by_ref(waker);
+        return WEFT_PENDING;
     }
-    int64_t result = leaf->begin(leaf);
     if (result != WEFT__LEAF_WAITS) {
         return ready(leaf, result);
     }
@@ -122,6 +123,23 @@ int weft__leaf_enter(struct weft__leaf *leaf, struct weft__carrier *carrier)
     weft__task_tie(task);
     leaf->carrier = carrier;
     return 0;
+}
+
+int weft__leaf_enter_here(struct weft__leaf *leaf)
+{
+    struct weft__task *thread = weft__thread_self();
+    if (thread != NULL && weft__task_is_at(thread, thread->home)) {
+        weft__task_leave_spare(thread);
+    }
+    struct weft__task *task = weft__task_self();
+    if (task != NULL && weft__unlikely(task->home->aside) && !task->abroad) {
+        task->homeward = true; // of a future, until it is polled where it may stay
+        return WEFT__LEAF_AGAIN;
+    }
+    if (task != NULL) {
+        task->homeward = false;
+    }
+    return weft__leaf_enter(leaf, task != NULL ? task->home : NULL);
 }
 
 void weft__leaf_init(struct weft__leaf *leaf, int64_t (*begin_fn)(struct weft__leaf *leaf),

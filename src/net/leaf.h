@@ -29,12 +29,14 @@
 
 /// Not a result: what is asked for is not there yet, and will be announced.
 #define WEFT__LEAF_WAITS INT_MIN
+/// Not a result: it has to be asked again, elsewhere.
+#define WEFT__LEAF_AGAIN (INT_MIN + 1)
 
 struct weft__leaf {
     struct weft_future future;
 
     // Fixed.
-    /// On the carrier, by the owner: the result, or WEFT__LEAF_WAITS: it ends by weft__leaf_end().
+    /// On the carrier, by the owner: the result, or WAITS: it ends by weft__leaf_end(). Or AGAIN.
     int64_t (*begin)(struct weft__leaf *leaf);
     /// On the carrier, while it waits: ends it, now or soon.
     void (*withdraw)(struct weft__leaf *leaf);
@@ -56,6 +58,10 @@ void weft__leaf_init(struct weft__leaf *leaf, int64_t (*begin)(struct weft__leaf
 
 /// For begin(): whether the running task may use what belongs to `carrier`. 0, -EXDEV, -EPERM.
 int weft__leaf_enter(struct weft__leaf *leaf, struct weft__carrier *carrier);
+
+/// The same for who makes something new, which is to belong to the running task's carrier; not to the spare
+/// one, which a task leaves first: AGAIN.
+int weft__leaf_enter_here(struct weft__leaf *leaf);
 
 /// It has what it waited for, or never will. On its carrier; its storage may be gone afterwards.
 void weft__leaf_end(struct weft__leaf *leaf, int64_t result);

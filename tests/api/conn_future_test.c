@@ -529,6 +529,84 @@ TEST_EVERYWHERE(an_accept_that_ends_early_takes_nobody)
     CHECK(far == NULL);
 }
 
+static int64_t await_dial(struct weft_dial_future *future, weft_time deadline)
+{
+    int64_t result = weft_await(&future->future, deadline);
+    weft_future_fini(&future->future);
+    return result;
+}
+
+TEST_EVERYWHERE(dialing)
+{
+    struct door door = open_door();
+    struct weft_dial_future future;
+    struct weft_slice in;
+    weft_conn *near, *far;
+    weft_task *task;
+    int result;
+    for (int spawned = 0; spawned < 2; spawned++) {
+        weft_dial_future(&future, &near, door.text, NULL);
+        CHECK(near == NULL);
+        if (spawned) {
+            CHECK_OK(weft_spawn_future(&task, &future.future, NULL));
+            CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+            CHECK_EQ(result, 0);
+        } else {
+            CHECK_EQ(await_dial(&future, WEFT_FOREVER), 0);
+        }
+        CHECK_OK(weft_accept(&far, door.listener, WEFT_FOREVER));
+        put(near, "hello");
+        CHECK_EQ(peek(far, &in, 5), 5);
+        CHECK_OK(weft_conn_close(near));
+        CHECK_OK(weft_conn_close(far));
+    }
+    weft_dial_future(&future, &near, door.text, NULL);
+    weft_future_cancel(&future.future); // before it began
+    CHECK_EQ(await_dial(&future, WEFT_FOREVER), -ECANCELED);
+    CHECK(near == NULL);
+    CHECK_OK(weft_listener_close(door.listener));
+    weft_dial_future(&future, &near, door.text, NULL);
+    CHECK_EQ(await_dial(&future, WEFT_FOREVER), -ECONNREFUSED);
+    weft_dial_future(&future, &near, "tcp:/nonsense", NULL);
+    CHECK(await_dial(&future, WEFT_FOREVER) < 0);
+    weft_dial_future(&future, &near, "udp://127.0.0.1:9", NULL);
+    CHECK_EQ(await_dial(&future, WEFT_FOREVER), -EPROTOTYPE);
+    CHECK(near == NULL);
+}
+
+/// A cancel that comes at any time: a connection, or nothing, and no descriptor is left.
+TEST_EVERYWHERE(dialing_races_with_cancels)
+{
+    uint64_t random = test_seed();
+    struct door door = open_door();
+    for (uint64_t round = 0; round < test_scaled(100); round++) {
+        struct weft_dial_future future;
+        struct hand hand = { 0 };
+        weft_conn *near, *far;
+        weft_dial_future(&future, &near, door.text, NULL);
+        int64_t result = 0;
+        if (hand_poll(&hand, &future.future) == WEFT_PENDING) {
+            for (uint64_t turns = test_random(&random) % 4; turns > 0; turns--) {
+                CHECK_OK(weft_yield());
+            }
+            if (test_random(&random) % 2 == 0) {
+                weft_future_cancel(&future.future);
+                result = await_dial(&future, WEFT_FOREVER);
+                CHECK(result == 0 || result == -ECANCELED);
+            } else {
+                result = await_dial(&future, weft_after(test_random(&random) % (50 * WEFT_US)));
+                CHECK(result == 0 || result == -ETIMEDOUT);
+            }
+        }
+        CHECK_EQ(near != NULL, result == 0);
+        CHECK_OK(weft_conn_abort(near));
+        while (weft_accept(&far, door.listener, weft_now()) == 0) {
+            CHECK_OK(weft_conn_abort(far));
+        }
+    }
+    CHECK_OK(weft_listener_close(door.listener));
+}
+
 // A server without a stack: one machine accepts, and starts one for each connection.
 
 enum { PEERS = 20, ROUNDS = 5 };

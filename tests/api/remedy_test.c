@@ -4,6 +4,7 @@
 // the remedy both would wait for ever. One test measures, and shows what happens without it.
 #include "support/test.h"
 
+#include "support/fds.h"
 #include "support/gather.h"
 
 #include <errno.h>
@@ -625,6 +626,74 @@ TEST_DRIVERS(who_leaves_the_spare_carrier_goes_where_it_belongs)
     }
     hold_all(&apart, listens_at_home, true, open_gate);
     CHECK(atomic_load(&came_home) > 0);
+}
+
+// The same for futures that dial.
+
+static char dialled[64];
+
+static int closes_where_it_is(void *arg)
+{
+    CHECK(weft_carrier_id() < weft_carrier_count());
+    return weft_conn_close(arg);
+}
+
+static int dials(void *arg)
+{
+    struct weft_dial_future future;
+    weft_conn *conn;
+    weft_dial_future(&future, &conn, dialled, NULL);
+    atomic_fetch_add(&made_from_aside, weft_carrier_id() >= weft_carrier_count());
+    tell(arg);
+    CHECK_EQ(weft_await(&future.future, WEFT_FOREVER), 0);
+    return closes_where_it_is(conn);
+}
+
+struct caller {
+    struct weft_machine machine; // first member
+    struct weft_dial_future dial;
+    struct weft_join_future join;
+    struct holder *holder;
+    weft_conn *conn;
+    weft_task *closer;
+};
+
+static enum weft_poll poll_caller(struct weft_future *future, weft_waker *waker)
+{
+    struct caller *c = (struct caller *)(void *)future;
+    WEFT_MACHINE_BEGIN(&c->machine);
+    atomic_fetch_add(&made_from_aside, weft_carrier_id() >= weft_carrier_count());
+    tell(c->holder);
+    weft_dial_future(&c->dial, &c->conn, dialled, NULL);
+    WEFT_MACHINE_AWAIT(&c->machine, &c->dial.future, waker);
+    CHECK_EQ(c->dial.future.result, 0);
+    CHECK_OK(weft_spawn(&c->closer, closes_where_it_is, c->conn, NULL));
+    weft_join_future_init(&c->join, c->closer);
+    WEFT_MACHINE_AWAIT(&c->machine, &c->join.future, waker);
+    weft_task_release(c->closer);
+    WEFT_MACHINE_END(&c->machine, c->join.future.result);
+}
+
+static int dials_as_a_future(void *arg)
+{
+    struct caller caller = { .holder = arg };
+    weft_task *task;
+    int result = -1;
+    weft_machine_init(&caller.machine, poll_caller);
+    CHECK_OK(weft_spawn_future(&task, &caller.machine.future, NULL));
+    CHECK_OK(weft_join(&result, task, WEFT_FOREVER));
+    return result;
+}
+
+TEST_DRIVERS(what_dials_on_the_spare_carrier_goes_home)
+{
+    uint16_t port;
+    int listener = listen_tcp(&port, 4096);
+    CHECK_GT(snprintf(dialled, sizeof dialled, "tcp://127.0.0.1:%u", port), 0);
+    hold_all_shapes(dials, false, NULL);
+    hold_all_shapes(dials_as_a_future, false, NULL);
+    CHECK(atomic_load(&made_from_aside) > 0);
+    CHECK_OK(close(listener));
 }
 
 // How late is late?
