@@ -125,7 +125,7 @@ __attribute__((noinline, no_sanitize("thread"))) static void find_behind(struct 
 {
     struct behind *behind = arg;
     bool helped = behind->carrier->annex != NULL && *(volatile bool *)&task->movable &&
-                  task->migratable;
+                  task->migratable && weft__task_unbound(task);
     uint64_t word = weft__word_peek(task);
     uint64_t life = word & WEFT__WORD_LIFE;
     bool waits = life == WEFT__WORD_ACTIVE ||

@@ -453,42 +453,70 @@ static int is_patient(void *arg)
     return 0;
 }
 
-/// Holds its carrier until it was reported, with pinned threads behind it: one started, one not, and one
-/// whose sleep is over.
+static _Atomic bool reported;
+static _Atomic int begun;
+
 static int starts(void *arg)
 {
-    CHECK_OK(weft_yield());
+    atomic_fetch_add(&begun, 1);
+    while (!atomic_load(&reported)) {
+        CHECK_OK(weft_yield());
+    }
     return is_patient(arg);
 }
 
-static _Atomic bool reported;
-
 static int oversleeps(void *arg)
 {
+    atomic_fetch_add(&begun, 1);
     while (!atomic_load(&reported)) {
         CHECK_OK(weft_sleep(WEFT_MS));
     }
     return is_patient(arg);
 }
 
+static int starts_in_a_scope(void *arg)
+{
+    struct weft_scope scope;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, weft_after(60 * WEFT_S)));
+    while (weft_carrier_id() >= weft_carrier_count()) { // its carrier got no CPU, and seemed stuck
+        CHECK_OK(weft_scope_join(&scope));
+        CHECK_OK(weft_yield());
+        CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, weft_after(60 * WEFT_S)));
+    }
+    CHECK_OK(starts(arg));
+    return weft_scope_join(&scope);
+}
+
+/// Holds its carrier until it was reported, with threads behind it that nobody can help: one started, one
+/// whose sleep is over, one that could move but for the timer of its scope, and one not started.
 static int holds_until_reported(void *arg)
 {
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    weft_task *tasks[3];
-    bool ran[3] = { false, false, false };
+    static const struct {
+        weft_fn fn;
+        const char *name;
+    } patients[] = {
+        { starts, "patient starter" },
+        { oversleeps, "patient sleeper" },
+        { starts_in_a_scope, "patient owner" },
+        { is_patient, "patient beginner" },
+    };
+    weft_task *tasks[4];
+    bool ran[4] = { false, false, false, false };
     char data;
     (void)arg;
-    attr.name = "patient starter";
-    CHECK_OK(weft_spawn(&tasks[0], starts, &ran[0], &attr));
-    attr.name = "patient sleeper";
-    CHECK_OK(weft_spawn(&tasks[1], oversleeps, &ran[1], &attr));
-    CHECK_OK(weft_yield());
-    attr.name = "patient beginner";
-    CHECK_OK(weft_spawn(&tasks[2], is_patient, &ran[2], &attr));
+    for (int i = 0; i < 4; i++) {
+        struct weft_attr attr = WEFT_ATTR_INIT;
+        attr.name = patients[i].name;
+        attr.migratable = patients[i].fn == starts_in_a_scope;
+        while (i == 3 && atomic_load(&begun) < i) {
+            CHECK_OK(weft_yield());
+        }
+        CHECK_OK(weft_spawn(&tasks[i], patients[i].fn, &ran[i], &attr));
+    }
     CHECK_EQ(read(ends[0], &data, 1), 1);
-    CHECK(!ran[0] && !ran[1] && !ran[2]);
+    CHECK(!ran[0] && !ran[1] && !ran[2] && !ran[3]);
     atomic_store(&reported, true);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         CHECK_OK(weft_join(NULL, tasks[i], WEFT_FOREVER));
         CHECK_EQ(atomic_load(&tid_of_patient), gettid());
     }
@@ -506,12 +534,12 @@ static void report_the_patient(enum weft_remedy remedy)
     CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
     struct weft_stats stats = stats_of(runtime);
     CHECK_OK(weft_runtime_destroy(runtime)); // the report is complete
-    CHECK_EQ(stats.held_up, 3);
-    CHECK_EQ(stats.rescued, 0);
-    CHECK_LOGGED(&logged, " and 3 ready ones wait behind it: ");
+    CHECK_EQ(stats.held_up, 4);
+    CHECK_LOGGED(&logged, " and 4 ready ones wait behind it: ");
     CHECK_LOGGED(&logged, "waits behind it: ");
     CHECK_LOGGED(&logged, "\"patient starter\"");
     CHECK_LOGGED(&logged, "\"patient sleeper\"");
+    CHECK_LOGGED(&logged, "\"patient owner\"");
     CHECK_LOGGED(&logged, "\"patient beginner\"");
 }
 
