@@ -38,7 +38,9 @@ struct weft_conn_future {
 };
 
 /// Waits until `at_least` bytes are there and lends them, as weft_conn_peek(). `*in` is written until
-/// READY; then consume it with weft_conn_consume(), on the connection's carrier.
+/// READY; then consume it with weft_conn_consume(), on the connection's carrier. The bytes are lent from
+/// the moment it is woken: closing the connection, or another read of it, takes them back also if it was
+/// not polled since. So only who polls it may do that.
 WEFT_API void weft_conn_peek_future(struct weft_conn_future *future, weft_conn *conn,
                                     struct weft_slice *in, size_t at_least);
 

@@ -76,11 +76,12 @@ static int64_t begin(struct weft__leaf *leaf)
     if (rc < 0 || conn->closing) {
         return rc < 0 ? rc : -EBADF;
     }
-    if (call->reads && conn->reading) {
+    if (call->reads && (conn->reading || conn->reader != NULL)) { // who moves it waits there, too
         return -EBUSY;
     }
     int64_t result = call->look(call, true);
     if (result != WEFT__LEAF_WAITS) {
+        conn->midway &= !call->reads;
         return result;
     }
     conn->inside++;

@@ -259,10 +259,11 @@ size_t weft__conn_copy_out(struct weft__conn *conn, char *data, size_t size)
 
 int weft__conn_in_stop(struct weft__conn *conn, struct weft__task *task)
 {
-    if (conn->armed) {
-        stop(conn);
-    }
     while (conn->armed) {
+        stop(conn); // each time: a reader that was refused may have begun another op
+        if (!conn->armed) {
+            break;
+        }
         int rc = weft__conn_pause(conn, &conn->reader, task, WEFT__WAIT_DEAF, "stop receiving",
                                   WEFT_FOREVER);
         if (rc < 0) {

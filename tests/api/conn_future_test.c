@@ -4,6 +4,7 @@
 #include "support/placed.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 static struct pair tcp(void)
@@ -164,6 +165,29 @@ TEST_EVERYWHERE(memory_is_filled)
     weft_conn_read_into_future(&future, pair.far, data, 10);
     CHECK_EQ(await_conn(&future, WEFT_FOREVER), 0);
     CHECK_OK(weft_conn_close(pair.far));
+}
+
+/// Closing does not wait for a peer of whom all was read (conn_drain.c), however that came.
+TEST_EVERYWHERE(who_has_read_everything_closes_at_once)
+{
+    static char data[40000]; // several receive buffers, which are there when they are asked for
+    struct pair pair = tcp();
+    struct weft_conn_future future;
+    struct weft_slice in;
+    put(pair.far, "welcome");
+    CHECK_OK(weft_conn_write(pair.near, data, sizeof data, WEFT_FOREVER));
+    CHECK_OK(weft_conn_flush(pair.near, WEFT_FOREVER));
+    CHECK_GT(weft_conn_peek(pair.far, &in, 1, WEFT_FOREVER), 0);
+    weft_conn_read_into_future(&future, pair.far, data, sizeof data);
+    CHECK_EQ(await_conn(&future, WEFT_FOREVER), sizeof data);
+    int fd = weft_conn_fd(pair.far);
+    weft_time late = weft_after(WEFT_S);
+    CHECK_OK(weft_conn_close(pair.far));
+    while (test_driver() != TEST_DRIVER_SIM && fcntl(fd, F_GETFD) >= 0) {
+        CHECK_LT(weft_now(), late);
+        CHECK_OK(weft_yield());
+    }
+    CHECK_OK(weft_conn_close(pair.near));
 }
 
 // Writing.
@@ -387,6 +411,49 @@ TEST_EVERYWHERE(others_are_refused)
     CHECK_EQ(join(spawn_on(other, poll_elsewhere, &elsewhere)), -EXDEV);
     CHECK_EQ(join(spawn_on(weft_carrier_id(), poll_elsewhere, &elsewhere)), 1);
     close_pair(pair);
+}
+
+struct move {
+    weft_conn *conn;
+    int there;
+};
+
+static int move_it(void *arg)
+{
+    const struct move *move = arg;
+    return weft_conn_move(move->conn, move->there, WEFT_FOREVER);
+}
+
+static int close_it(void *arg)
+{
+    return weft_conn_close(arg);
+}
+
+/// Whoever wants to read while it moves is refused, or finds it gone.
+static void read_while_it_moves(bool by_future)
+{
+    struct pair pair = tcp();
+    struct weft_slice in;
+    struct weft_conn_future future;
+    struct move move = { pair.far, (weft_carrier_id() + 1) % TEST_CARRIERS };
+    CHECK_EQ(weft_conn_peek(pair.far, &in, 1, weft_after(WEFT_MS)), -ETIMEDOUT); // it stays armed
+    weft_task *mover = spawn_on(weft_carrier_id(), move_it, &move);
+    CHECK_OK(weft_yield());
+    weft_conn_peek_future(&future, pair.far, &in, 1);
+    int64_t result = by_future ? await_conn(&future, weft_after(WEFT_S))
+                               : weft_conn_peek(pair.far, &in, 1, weft_after(WEFT_S));
+    CHECK(result == -EBUSY || result == -EXDEV);
+    CHECK_OK(join(mover));
+    CHECK_OK(join(spawn_on(move.there, close_it, pair.far)));
+    CHECK_OK(weft_conn_close(pair.near));
+}
+
+/// A move waits where a reader would, until the receive op has ended: nobody takes its place.
+TEST_EVERYWHERE(a_peek_does_not_displace_a_move)
+{
+    for (int round = 0; round < 10; round++) {
+        read_while_it_moves(round % 2 == 0);
+    }
 }
 
 /// Begun here, cancelled and awaited on another carrier, while a byte may come.
