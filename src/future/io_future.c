@@ -413,7 +413,7 @@ static void cancel(struct weft_future *future)
         return;
     }
     struct weft__carrier *self = weft__carrier_self();
-    if (io->op.done == beside_done) {
+    if (io->next == NULL && io->op.done == beside_done) { // the op of a series is the carrier's
         weft__annex_cancel(io->carrier->annex, &io->op, self);
     } else if (self != io->carrier || !io->begun) {
         request_cancel(io, self);

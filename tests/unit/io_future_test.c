@@ -325,6 +325,57 @@ TEST_EVERYWHERE(a_read_is_cancelled_from_another_carrier)
     }
 }
 
+struct series {
+    struct weft_full_future full;
+    struct hand hand;
+    char data[4096];
+    int fds[2];
+};
+
+static int begin_series(void *arg)
+{
+    struct series *series = arg;
+    return (int)hand_poll(&series->hand, &series->full.future);
+}
+
+static int write_by_and_by(void *arg)
+{
+    const struct series *series = arg;
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ(weft_write(series->fds[0], "z", 1, WEFT_FOREVER), 1);
+    }
+    return 0;
+}
+
+/// The same while one operation of several follows the other: what was read is told, and the rest is there.
+TEST_EVERYWHERE(a_series_is_cancelled_from_another_carrier)
+{
+    uint64_t random = test_seed();
+    static struct series series;
+    for (uint64_t round = 0; round < test_scaled(100); round++) {
+        size_t moved;
+        series.hand = (struct hand){ 0 };
+        make_pair(series.fds);
+        weft_read_full_future(&series.full, &moved, series.fds[1], series.data, 9);
+        weft_task *task = spawn_on((weft_carrier_id() + 1) % TEST_CARRIERS, begin_series, &series);
+        int polled;
+        CHECK_OK(weft_join(&polled, task, WEFT_FOREVER));
+        CHECK_EQ(polled, WEFT_PENDING);
+        task = spawn_on((weft_carrier_id() + 2) % TEST_CARRIERS, write_by_and_by, &series);
+        CHECK_OK(weft_sleep(test_random(&random) % (60 * WEFT_US)));
+        weft_future_cancel(&series.full.future);
+        CHECK_EQ(await_full(&series.full, WEFT_FOREVER), -ECANCELED);
+        CHECK_OK(weft_join(NULL, task, WEFT_FOREVER));
+        while (moved < 8) {
+            int64_t more = weft_read(series.fds[1], series.data, 8 - moved, WEFT_FOREVER);
+            CHECK_GT(more, 0);
+            moved += (size_t)more;
+        }
+        CHECK_EQ(moved, 8);
+        close_pair(series.fds);
+    }
+}
+
 TEST(outside_a_task_there_is_no_driver)
 {
     struct weft_io_future io;
