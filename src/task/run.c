@@ -22,6 +22,10 @@ void weft__interrupt(struct weft__task *task, uint64_t flags)
 
 bool weft__wake_release(struct weft__task *task)
 {
+    if (weft__unlikely((weft__word_peek(task) & WEFT__WORD_POLLER) != 0)) {
+        weft__wake(task); // which looks at it after its word was changed
+        return false;
+    }
     uint64_t before = weft__word_wake_release(task);
     if ((before & WEFT__WORD_LIFE) == WEFT__WORD_DONE) {
         return false;

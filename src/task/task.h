@@ -185,7 +185,7 @@ static inline uint64_t weft__word_peek(const struct weft__task *task)
 void weft__wake(struct weft__task *task);
 
 /// weft__wake() by who has a counted reference, which is given back with it: one RMW for both. False: the
-/// task has ended, and the reference is still the caller's.
+/// task has ended, or needs it to be woken, and the reference is still the caller's.
 bool weft__wake_release(struct weft__task *task);
 
 /// weft__wake() for a task that has to look at its scopes; `flags` as for weft__word_wake().
