@@ -252,6 +252,43 @@ TEST_DRIVERS(a_started_thread_keeps_its_carrier)
     }
 }
 
+static int nap_often(void *arg)
+{
+    struct ticker *ticker = arg;
+    while (!atomic_load(&ticker->over)) {
+        CHECK_OK(weft_sleep(50 * WEFT_US));
+        atomic_fetch_add(&ticker->ticks, 1);
+    }
+    return weft_carrier_id();
+}
+
+/// What others have sent to that carrier so far.
+static uint64_t received_by(int carrier)
+{
+    struct weft_stats stats = { .size = sizeof stats };
+    CHECK_OK(weft_stats_get(runtime, carrier, &stats));
+    return stats.inbox;
+}
+
+TEST_DRIVERS(who_was_sent_away_does_not_come_back_with_each_wake)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        struct ticker ticker = { 0 };
+        uint64_t before;
+        start(&shapes[i], 2);
+        weft_task *task = spawn_in(runtime, 1, true, "napper", nap_often, &ticker);
+        await_ticks(&ticker, 3);
+        CHECK_OK(weft_runtime_resize(runtime, 1));
+        do {
+            before = received_by(1); // at first it is still there
+            await_ticks(&ticker, 20);
+        } while (received_by(1) != before);
+        atomic_store(&ticker.over, true);
+        CHECK_EQ(join(task), 0);
+        stop();
+    }
+}
+
 static int sleep_until(void *arg)
 {
     weft_time when = *(weft_time *)arg;
