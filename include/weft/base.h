@@ -2,6 +2,7 @@
 #ifndef WEFT_BASE_H
 #define WEFT_BASE_H
 
+#include <errno.h> // what calls return is a negative one of these
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
