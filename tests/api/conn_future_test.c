@@ -7,22 +7,6 @@
 #include <fcntl.h>
 #include <string.h>
 
-static struct pair tcp(void)
-{
-    return make_pair("tcp://127.0.0.1:0");
-}
-
-static void close_pair(struct pair pair)
-{
-    CHECK_OK(weft_conn_close(pair.near));
-    CHECK_OK(weft_conn_close(pair.far));
-}
-
-static void put(weft_conn *conn, const char *text)
-{
-    CHECK_OK(weft_conn_write(conn, text, strlen(text), WEFT_FOREVER));
-}
-
 static int64_t await_conn(struct weft_conn_future *future, weft_time deadline)
 {
     int64_t result = weft_await(&future->future, deadline);

@@ -6,22 +6,6 @@
 
 #include <weft.h>
 
-static struct pair tcp(void)
-{
-    return make_pair("tcp://127.0.0.1:0");
-}
-
-static void close_pair(struct pair pair)
-{
-    CHECK_OK(weft_conn_close(pair.near));
-    CHECK_OK(weft_conn_close(pair.far));
-}
-
-static void put(weft_conn *conn, const char *text)
-{
-    CHECK_OK(weft_conn_write(conn, text, strlen(text), WEFT_FOREVER));
-}
-
 /// Reads exactly this text.
 static void expect(weft_conn *conn, const char *text)
 {

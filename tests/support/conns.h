@@ -4,6 +4,7 @@
 
 #include "support/test.h"
 
+#include <string.h>
 #include <weft.h>
 
 struct pair {
@@ -24,6 +25,22 @@ static inline struct pair make_pair(const char *address)
     CHECK_OK(weft_accept(&pair.far, listener, WEFT_FOREVER));
     CHECK_OK(weft_listener_close(listener));
     return pair;
+}
+
+static inline struct pair tcp(void)
+{
+    return make_pair("tcp://127.0.0.1:0");
+}
+
+static inline void close_pair(struct pair pair)
+{
+    CHECK_OK(weft_conn_close(pair.near));
+    CHECK_OK(weft_conn_close(pair.far));
+}
+
+static inline void put(weft_conn *conn, const char *text)
+{
+    CHECK_OK(weft_conn_write(conn, text, strlen(text), WEFT_FOREVER));
 }
 
 #endif
