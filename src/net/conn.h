@@ -155,10 +155,10 @@ static inline void weft__conn_wake(struct weft__wait **slot)
     // Who withdraws does so on this carrier and leaves the slot before anybody else runs there.
     if (wait != NULL &&
         atomic_load_explicit(&wait->state, memory_order_relaxed) == WEFT__WAIT_OPEN) {
-        if (weft__unlikely(wait->mode == WEFT__WAIT_CALL)) {
-            wait->ask(wait); // a future's: goes on, and may leave, at once (net/leaf.h)
-        } else {
+        if (weft__likely(wait->mode != WEFT__WAIT_CALL)) {
             weft__complete(wait, 0);
+        } else {
+            wait->ask(wait); // a future's: goes on, and may leave, at once (net/leaf.h)
         }
     }
 }

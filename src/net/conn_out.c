@@ -334,7 +334,9 @@ static void send_soon(struct weft__conn *conn)
     }
 }
 
-static int put_copy(struct weft__conn *conn, const void *data, size_t size)
+/// Inlined where threads write, although futures do, too.
+__attribute__((always_inline)) static inline int put_copy(struct weft__conn *conn, const void *data,
+                                                          size_t size)
 {
     struct weft__chunk *chunk = conn->out_last;
     if (chunk == NULL || chunk->reference || chunk->room - chunk->end < size) {
