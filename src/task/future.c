@@ -60,7 +60,8 @@ void weft__future_poll(struct weft__task *task)
     weft__locals_end(task);
     task->verdict = WEFT__ENDED;
     if (task->ended != NULL) {
-        task->ended(future); // the last touch: nothing that follows knows of it
+        task->ended(future);    // the last touch: nothing that follows knows of it
+        weft__locals_end(task); // what that has set
     }
 }
 

@@ -229,6 +229,30 @@ TEST_EVERYWHERE(a_future_that_nobody_joins_says_when_it_has_ended)
     CHECK_EQ(weft_go_future(&future, NULL), -EINVAL);
 }
 
+static void count_one(void *value)
+{
+    atomic_fetch_add((_Atomic int *)value, 1);
+}
+
+static const struct weft_local counted = { .name = "counted", .destroy = count_one };
+
+static void set_and_free(struct weft_future *future)
+{
+    CHECK_OK(weft_local_set(&counted, ((struct alone *)future)->ended));
+    free(future);
+}
+
+TEST_EVERYWHERE(what_its_last_function_sets_is_destroyed)
+{
+    _Atomic int destroyed = 0;
+    CHECK_OK(weft_go_future(&alone_new(1, &destroyed)->future, set_and_free));
+    weft_time late = weft_after(5 * WEFT_S);
+    while (atomic_load(&destroyed) == 0) {
+        CHECK_LT(weft_now(), late);
+        CHECK_OK(weft_sleep(WEFT_MS));
+    }
+}
+
 static int leave_one_behind(void *arg)
 {
     return weft_go_future(&alone_new(INT32_MAX, arg)->future, free_alone);
