@@ -201,7 +201,7 @@ int weft_job_wait(int *result, struct weft_job *public_job, weft_time deadline)
 int weft_job_cancel(struct weft_job *public_job)
 {
     struct job *job = of(public_job);
-    if (atomic_load_explicit(&job->waiter, memory_order_acquire) == OVER ||
+    if (atomic_load_explicit(&job->waiter, memory_order_relaxed) == OVER ||
         weft__runtime_refuses(job->crew, weft__carrier_self()) < 0 ||
         !weft__blocking_recall(job->crew->blocking, &job->base)) {
         return 0;

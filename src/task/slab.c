@@ -195,7 +195,8 @@ void weft__slab_close(struct weft__slab *slab, const struct weft_stack_provider 
         return;
     }
     if (used > 0) {
-        weft__guard_remove(base, used_bytes, atomic_load(&slab->guard_vmas));
+        weft__guard_remove(base, used_bytes,
+                           atomic_load_explicit(&slab->guard_vmas, memory_order_relaxed));
     }
     atomic_store_explicit(&slab->guard_vmas, 0, memory_order_relaxed);
     slab->touched = 0;

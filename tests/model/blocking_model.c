@@ -322,18 +322,13 @@ static void two_for_one(void)
     mc_thread(own_one, (void *)1);
 }
 
-static void two_for_two(void)
-{
-    reset(2, 2);
-    mc_thread(own_one, (void *)0);
-    mc_thread(own_one, (void *)1);
-}
-
 const struct mc_model mc_models[] = {
-    { .name = "blocking_again", .setup = again },
+    { .name = "blocking_again", .setup = again, .max_bound = 2 },
     { .name = "blocking_gives_up", .setup = gives_up },
-    { .name = "blocking_called_off", .setup = called_off, .check = check_called_off },
+    { .name = "blocking_called_off",
+      .setup = called_off,
+      .check = check_called_off,
+      .max_bound = 2 },
     { .name = "blocking_two_for_one", .setup = two_for_one, .max_bound = 1, .never_spurious = 1 },
-    { .name = "blocking_two_for_two", .setup = two_for_two, .max_bound = 1, .never_spurious = 1 },
     { .name = NULL },
 };

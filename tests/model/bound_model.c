@@ -127,6 +127,6 @@ static void check(void)
 }
 
 const struct mc_model mc_models[] = {
-    { .name = "bound_by_a_timer", .setup = both, .check = check },
+    { .name = "bound_by_a_timer", .setup = both, .check = check, .max_bound = 2 },
     { .name = NULL },
 };

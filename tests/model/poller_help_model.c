@@ -256,7 +256,15 @@ static void check(void)
 }
 
 const struct mc_model mc_models[] = {
-    { .name = "poller_is_asked", .setup = asked, .check = check, .never_spurious = 1 },
-    { .name = "poller_is_stubborn", .setup = stubborn, .check = check, .never_spurious = 1 },
+    { .name = "poller_is_asked",
+      .setup = asked,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
+    { .name = "poller_is_stubborn",
+      .setup = stubborn,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 1 },
     { .name = NULL },
 };

@@ -295,11 +295,11 @@ const struct mc_model mc_models[] = {
       .setup = injected,
       .check = check,
       .never_spurious = 1,
-      .max_bound = 2 },
+      .max_bound = 1 },
     { .name = "rescue_deserted",
       .setup = deserted,
       .check = check,
       .never_spurious = 1,
-      .max_bound = 2 },
+      .max_bound = 1 },
     { .name = NULL },
 };

@@ -21,7 +21,7 @@
 #include "sched/size_watch.h"
 #include "stage.h"
 
-enum { CARRIERS = 2 };
+enum { CARRIERS = 2, TID = 7 };
 
 static struct weft__runtime runtime;
 static struct weft__carrier carriers[CARRIERS];
@@ -80,6 +80,19 @@ void weft__log(const struct weft__log *log, enum weft_log_level level, const cha
     (void)level;
     (void)module;
     (void)format;
+}
+
+/// What a new carrier has when others may look at it.
+int weft__carrier_start(struct weft__runtime *which, int number)
+{
+    which->crew.carriers[number].tid = TID;
+    return 0;
+}
+
+int weft__resident_start(struct weft__carrier *carrier)
+{
+    (void)carrier;
+    return 0;
 }
 
 static void stop(struct weft__request *request, struct weft__carrier *carrier)
@@ -209,6 +222,26 @@ static void two_resize(void)
     mc_thread(resize_and_stop, (void *)2);
 }
 
+/// Somebody looks at all carriers that have started, as a dump does.
+static void look_at_all(void *unused)
+{
+    (void)unused;
+    int count = weft__crew_started(&runtime.crew);
+    for (int i = 1; i < count; i++) {
+        mc_assert(carriers[i].tid == TID);
+    }
+}
+
+static void grown(void)
+{
+    reset();
+    atomic_init(&runtime.crew.started, 1);
+    atomic_init(&runtime.crew.active, 1);
+    other->tid = 0;
+    mc_thread(resize, (void *)2);
+    mc_thread(look_at_all, NULL);
+}
+
 static void watched(void)
 {
     reset();
@@ -237,8 +270,9 @@ static void check_watched(void)
 
 const struct mc_model mc_models[] = {
     { .name = "resize_told_to_leave", .setup = told_to_leave, .check = check_size },
-    { .name = "resize_two", .setup = two_resize, .check = check_size },
-    { .name = "resize_watched", .setup = watched, .check = check_watched },
-    { .name = "resize_watched_briefly", .setup = watched_briefly },
+    { .name = "resize_two", .setup = two_resize, .check = check_size, .max_bound = 1 },
+    { .name = "resize_grown", .setup = grown },
+    { .name = "resize_watched", .setup = watched, .check = check_watched, .max_bound = 2 },
+    { .name = "resize_watched_briefly", .setup = watched_briefly, .max_bound = 2 },
     { .name = NULL },
 };

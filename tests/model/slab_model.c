@@ -146,8 +146,8 @@ static void found(void)
 }
 
 const struct mc_model mc_models[] = {
-    { .name = "slab_kept", .setup = kept },
-    { .name = "slab_provided", .setup = provided },
-    { .name = "slab_found", .setup = found },
+    { .name = "slab_kept", .setup = kept, .max_bound = 1 },
+    { .name = "slab_provided", .setup = provided, .max_bound = 1 },
+    { .name = "slab_found", .setup = found, .max_bound = 2 },
     { .name = NULL },
 };

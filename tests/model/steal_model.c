@@ -236,6 +236,7 @@ static void two_thieves(void)
 {
     reset(3, false);
     shared_before(1, 2);
+    weft__search_ask(&carriers[0], &carriers[0]);
     mc_thread(sharing_owner, &carriers[0]);
     thief(1, idle_carrier);
     carriers[2].driver = NULL; // it never sleeps
@@ -297,19 +298,35 @@ static void check(void)
 }
 
 const struct mc_model mc_models[] = {
-    { .name = "steal_refilled", .setup = refilled, .check = check, .never_spurious = 1 },
-    { .name = "steal_spilled", .setup = spilled, .check = check, .never_spurious = 1 },
+    { .name = "steal_refilled",
+      .setup = refilled,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
+    { .name = "steal_spilled",
+      .setup = spilled,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
     { .name = "steal_two_thieves",
       .setup = two_thieves,
       .check = check,
       .never_spurious = 1,
       .max_bound = 1 },
-    { .name = "steal_overflowed", .setup = overflowed, .check = check, .never_spurious = 1 },
+    { .name = "steal_overflowed",
+      .setup = overflowed,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
     { .name = "steal_from_outside",
       .setup = from_outside,
       .check = check,
       .never_spurious = 1,
       .max_bound = 1 },
-    { .name = "steal_deserted", .setup = deserted, .check = check, .never_spurious = 1 },
+    { .name = "steal_deserted",
+      .setup = deserted,
+      .check = check,
+      .never_spurious = 1,
+      .max_bound = 2 },
     { .name = NULL },
 };
