@@ -42,6 +42,7 @@
 #include "diag/dump.h"
 #include "diag/rescue.h"
 #include "sched/park.h"
+#include "sched/poller.h"
 #include "sched/steal.h"
 
 #define LOOKS_PER_THRESHOLD 4
@@ -88,7 +89,9 @@ __attribute__((noinline, no_sanitize("thread"))) static struct glance look(
         glance.relay_left = *(volatile unsigned *)&carrier->relay_left;
         glance.task = *(struct weft__task *const volatile *)&carrier->current;
     }
-    if (glance.task != NULL && (weft__word_peek(glance.task) & WEFT__WORD_RESIDENT) != 0) {
+    // Not even the task's word is looked at: it may have ended, and its memory be another's.
+    const struct weft__poller *resident = carrier->resident;
+    if (resident != NULL && glance.task == *(struct weft__task *const volatile *)&resident->task) {
         glance.task = NULL; // it spins, as a carrier without work does (weft_options.idle_spin_ns)
     }
     return glance;
