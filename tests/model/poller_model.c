@@ -209,6 +209,16 @@ static void register_poller(void *unused)
     enter(&poller);
 }
 
+/// Weft's own has the slot as soon as it is free (Q7).
+static void register_resident(void *unused)
+{
+    (void)unused;
+    poller.ready = poller.waiting = false;
+    poller.task = &task;
+    bool entered = weft__poller_enter(&poller, &carrier);
+    mc_assert(entered);
+}
+
 /// There is no memory for a stack.
 static void fail_to_register(void *unused)
 {
@@ -308,6 +318,14 @@ static void late_registration(void)
     mc_thread(register_poller, NULL);
 }
 
+static void resident_registration(void)
+{
+    reset(1);
+    carrier.resident = &poller;
+    mc_thread(run_carrier, NULL);
+    mc_thread(register_resident, NULL);
+}
+
 static void failed_registration(void)
 {
     reset(1);
@@ -372,6 +390,7 @@ const struct mc_model mc_models[] = {
     { .name = "poller_lock", .setup = lock },
     { .name = "poller_awake", .setup = awake },
     { .name = "poller_registered", .setup = late_registration },
+    { .name = "poller_resides", .setup = resident_registration },
     { .name = "poller_succeeded", .setup = next_registration },
     { .name = "poller_succeeded_elsewhere", .setup = registration_elsewhere, .check = check_later },
     { .name = "poller_not_registered", .setup = failed_registration },
