@@ -69,7 +69,7 @@ static void rob(struct weft__carrier *self, struct weft__carrier *victim)
     bool torn = count > 2 * each; // the two were read at different moments
     if (torn) {
         // The old tail is not seen for ever: this one is new, and so are all that are read later.
-        (void)atomic_fetch_add_explicit(&tails[lane], 0, memory_order_relaxed);
+        stage_catch_up(&tails[lane]);
     }
     bool late = torn || (count > 0 && !atomic_compare_exchange_strong_explicit(
                                           &heads[lane], &head, head + count - left,

@@ -16,6 +16,12 @@ void weft__assert_failed(const char *what, const char *file, int line)
     mc_fail("assertion: %s (%s:%d)", what, file, line);
 }
 
+void stage_catch_up(_Atomic uint32_t *word)
+{
+    static volatile uint32_t nothing;
+    (void)atomic_fetch_add_explicit(word, nothing, memory_order_relaxed);
+}
+
 // What sources refer to, for models that have none of it: nobody is cancelled, scopes do not care.
 
 #define UNUSED __attribute__((weak))

@@ -23,6 +23,10 @@
 struct weft__driver;
 extern const struct weft__driver stage_driver;
 
+// Stores are seen in finite time, but the explorer lets a load be stale for ever. A read-modify-write is
+// not: this adds nothing, in a way that no compiler turns into a load.
+void stage_catch_up(_Atomic uint32_t *word);
+
 // stage_carrier.c: a real carrier loop (sched/step.c) with the wheel of the tiny build.
 
 struct weft__carrier;
