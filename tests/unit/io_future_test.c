@@ -568,7 +568,9 @@ static int receive_messages(void *arg)
     CHECK_EQ(await_message(&in, WEFT_FOREVER), 1);
     CHECK_EQ(room, sizeof from);
     CHECK_EQ(from.sin_port, addr.sin_port);
-    CHECK_EQ(from.sin_addr.s_addr, 0);
+    if (!test_is_emulated()) { // qemu writes all of what recvmsg(2) cuts
+        CHECK_EQ(from.sin_addr.s_addr, 0);
+    }
     weft_recvfrom_future(&in, fd, data, sizeof data, MSG_DONTWAIT, NULL, NULL);
     CHECK_EQ(await_message(&in, WEFT_FOREVER), -EAGAIN);
     weft_recvfrom_future(&in, fd, data, sizeof data, 0, NULL, NULL);
