@@ -138,7 +138,8 @@ static inline bool weft__word_release(struct weft__task *task)
 }
 
 /// Gives two references back, both the caller's. True: nobody had another, the word is zero now and the
-/// caller frees. False: somebody had, and nothing was done. No RMW: see weft__word_release().
+/// caller frees. False: somebody had, and nothing was done. No RMW: see weft__word_release(). Only on a
+/// carrier's thread: who destroys the runtime waits for that, so the store needs no release.
 static inline bool weft__word_release_both(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->word, memory_order_acquire);
@@ -146,7 +147,7 @@ static inline bool weft__word_release_both(struct weft__task *task)
         return false;
     }
     weft_assert((word & WEFT__WORD_LIFE) == WEFT__WORD_DONE);
-    atomic_store_explicit(&task->word, 0, memory_order_release); // as there
+    atomic_store_explicit(&task->word, 0, memory_order_relaxed);
     return true;
 }
 
