@@ -8,7 +8,7 @@
 
 static int width_of(const char *name)
 {
-    int width = name != NULL ? (int)strlen(name) : 0;
+    int width = (int)strlen(name);
     return width > COLUMN_WIDTH ? width : COLUMN_WIDTH;
 }
 

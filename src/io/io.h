@@ -15,13 +15,14 @@ extern const struct weft__driver weft__uring_driver;
 #endif
 
 /// Sets `*driver` to the driver that fulfils `wish`. io_uring is chosen only after a real round
-/// trip on the calling thread: a ring, an operation, a timeout and a kick. `why` (at least one
-/// byte) gets a line for the log if the answer is not the first choice, or else an empty string.
+/// trip on the calling thread: a ring, an operation, a timeout, a kick and, if the runtime will need
+/// it from the start, a `lookout`. `why` (at least one byte) gets a line for the log if the answer is
+/// not the first choice, or else an empty string.
 ///
 /// Errors: -EINVAL          `wish` is not one
 ///         -EMFILE, -ENFILE no descriptors left for the trial; no driver would do better
 ///         others           WEFT_IO_URING was asked for and this is why it is not to be had
-int weft__io_choose(const struct weft__driver **driver, enum weft_io wish, char *why,
+int weft__io_choose(const struct weft__driver **driver, enum weft_io wish, bool lookout, char *why,
                     size_t why_size);
 
 #endif

@@ -16,8 +16,8 @@
 #define TRIAL_LIMIT_NS (1 * WEFT_S)
 
 /// Opens the driver, lets one wait time out and ends another by a kick. Opening it sends an
-/// operation through already.
-static int round_trip(const struct weft__driver *driver)
+/// operation through already. A `lookout` needs what some containers forbid.
+static int round_trip(const struct weft__driver *driver, bool lookout)
 {
     const struct weft__driver_config config = { .entries = 4 };
     void *state;
@@ -30,8 +30,13 @@ static int round_trip(const struct weft__driver *driver)
     driver->kick(state, NULL);
     driver->wait(state, start + TRIAL_LIMIT_NS);
     rc = weft__clock_ns() < start + TRIAL_LIMIT_NS ? 0 : -ETIMEDOUT;
+    if (rc == 0 && lookout) {
+        int fd;
+        weft_time until;
+        rc = driver->lookout(state, &fd, &until);
+    }
     driver->close(state);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static const char *reason(int rc)
@@ -49,12 +54,12 @@ static const char *reason(int rc)
     }
 }
 
-static int choose_uring(const struct weft__driver **driver, enum weft_io wish, char *why,
-                        size_t why_size)
+static int choose_uring(const struct weft__driver **driver, enum weft_io wish, bool lookout,
+                        char *why, size_t why_size)
 {
-    int rc = round_trip(&weft__uring_driver);
+    int rc = round_trip(&weft__uring_driver, lookout);
     if (rc == -ETIMEDOUT) { // a machine that stood still for a second is no reason to give up
-        rc = round_trip(&weft__uring_driver);
+        rc = round_trip(&weft__uring_driver, lookout);
     }
     if (rc == 0) {
         *driver = &weft__uring_driver;
@@ -73,9 +78,10 @@ static int choose_uring(const struct weft__driver **driver, enum weft_io wish, c
 
 #else
 
-static int choose_uring(const struct weft__driver **driver, enum weft_io wish, char *why,
-                        size_t why_size)
+static int choose_uring(const struct weft__driver **driver, enum weft_io wish, bool lookout,
+                        char *why, size_t why_size)
 {
+    (void)lookout;
     if (wish == WEFT_IO_AUTO) {
         *driver = &weft__epoll_driver;
         return 0;
@@ -86,14 +92,14 @@ static int choose_uring(const struct weft__driver **driver, enum weft_io wish, c
 
 #endif
 
-int weft__io_choose(const struct weft__driver **driver, enum weft_io wish, char *why,
+int weft__io_choose(const struct weft__driver **driver, enum weft_io wish, bool lookout, char *why,
                     size_t why_size)
 {
     *driver = NULL;
     why[0] = '\0';
     switch (wish) {
     case WEFT_IO_AUTO:
-    case WEFT_IO_URING: return choose_uring(driver, wish, why, why_size);
+    case WEFT_IO_URING: return choose_uring(driver, wish, lookout, why, why_size);
     case WEFT_IO_EPOLL: *driver = &weft__epoll_driver; return 0;
     }
     snprintf(why, why_size, "no such driver (%d); there are auto, uring and epoll", (int)wish);

@@ -217,7 +217,8 @@ static int choose_driver(const struct weft__driver **driver, const struct weft_o
                   "WEFT_POLLER=tasks is not allowed with WEFT_IO=uring: it waits in epoll");
         return -EINVAL;
     }
-    int rc = weft__io_choose(driver, tasks ? WEFT_IO_EPOLL : options->io, why, sizeof why);
+    bool lookout = options->remedy != WEFT_REMEDY_OFF; // the annex has one
+    int rc = weft__io_choose(driver, tasks ? WEFT_IO_EPOLL : options->io, lookout, why, sizeof why);
     if (rc < 0) {
         weft__log(log, WEFT_LOG_ERROR, "io", "no driver: %s", why[0] != '\0' ? why : strerror(-rc));
     } else if (why[0] != '\0') {

@@ -239,6 +239,13 @@ TEST(nothing_can_be_registered)
     CHECK_EQ(atomic_load(&warnings) + atomic_load(&chosen), 1);
 }
 
+// The annex of a remedy cannot do without.
+TEST(nothing_can_be_registered_and_there_is_a_remedy)
+{
+    CHECK_EQ(setenv("WEFT_STUCK_REMEDY", "spare", 1), 0);
+    check_runs_on_epoll((struct container){ 0, 0, EPERM });
+}
+
 TEST(epoll_never_asks_for_a_ring)
 {
     enter_container((struct container){ DEATH, DEATH, DEATH });

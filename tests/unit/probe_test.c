@@ -62,15 +62,21 @@ static void *open_driver(void)
     return state;
 }
 
-static int choose(const struct weft__driver **chosen, enum weft_io wish, char why[160])
+static int choose_with(const struct weft__driver **chosen, enum weft_io wish, bool lookout,
+                       char why[160])
 {
     static const struct weft__driver nonsense;
     *chosen = &nonsense;
     memset(why, 'x', 160);
-    int rc = weft__io_choose(chosen, wish, why, 160);
+    int rc = weft__io_choose(chosen, wish, lookout, why, 160);
     CHECK(memchr(why, '\0', 160) != NULL);
     CHECK((rc == 0) == (*chosen != NULL));
     return rc;
+}
+
+static int choose(const struct weft__driver **chosen, enum weft_io wish, char why[160])
+{
+    return choose_with(chosen, wish, false, why);
 }
 
 /// Sets how many descriptors the process may have; returns what it was.
@@ -218,6 +224,26 @@ TEST(choose_epoll_when_only_enter_is_forbidden)
 TEST(choose_epoll_when_enter_is_unknown)
 {
     check_fallback(SYS_io_uring_enter, ENOSYS);
+}
+
+TEST(choose_epoll_when_a_lookout_cannot_be_registered)
+{
+    const struct weft__driver *chosen;
+    char why[160];
+    if (!test_uring_available()) {
+        SKIP("no io_uring here");
+    }
+    CHECK_OK(choose_with(&chosen, WEFT_IO_AUTO, true, why));
+    CHECK(chosen == &weft__uring_driver);
+    int descriptors = count_descriptors();
+    deny(SYS_io_uring_register, EPERM);
+    CHECK_OK(choose(&chosen, WEFT_IO_AUTO, why));
+    CHECK(chosen == &weft__uring_driver); // which does without, if nobody asks for it
+    CHECK_OK(choose_with(&chosen, WEFT_IO_AUTO, true, why));
+    CHECK(chosen == &weft__epoll_driver);
+    CHECK(strstr(why, "epoll instead of io_uring") != NULL);
+    CHECK_EQ(choose_with(&chosen, WEFT_IO_URING, true, why), -EPERM);
+    CHECK_EQ(count_descriptors(), descriptors);
 }
 
 TEST(choose_epoll_before_linux_5_15)
