@@ -85,10 +85,11 @@ struct weft_serve_options {
     }
 
 /// Serves an address on every carrier: a listener each (SO_REUSEPORT), and a virtual thread per
-/// connection that runs `handler(conn)` on the carrier that accepted it. The handler closes the
-/// connection; what it returns is ignored. Handlers on different carriers run in parallel: what they
-/// share needs atomics or locks. Serves until the calling task is cancelled or the runtime is shut down:
-/// then new peers are refused at once, and it returns when all handlers have ended.
+/// connection that runs `handler(conn)` on the carrier that accepted it. With `max_connections`, and on
+/// Unix sockets, the carriers accept from one socket instead, so that a peer comes to one that has room.
+/// The handler closes the connection; what it returns is ignored. Handlers on different carriers run in
+/// parallel: what they share needs atomics or locks. Serves until the calling task is cancelled or the
+/// runtime is shut down: then new peers are refused at once, and it returns when all handlers have ended.
 ///
 /// It follows weft_runtime_resize(). On a carrier that is added it listens as well; if it cannot, the
 /// log says why, and the others go on. On one that leaves it accepts whom the kernel has queued there,

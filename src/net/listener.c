@@ -132,7 +132,8 @@ static void arm(struct weft__listener *listener)
         return;
     }
     listener->armed = true;
-    listener->accept.mode = WEFT__OP_MANAGED | (listener->shedding ? 0u : WEFT__OP_MULTI);
+    bool once = listener->shedding || listener->one_each;
+    listener->accept.mode = WEFT__OP_MANAGED | (once ? 0u : WEFT__OP_MULTI);
     if (carrier->driver->submit(carrier->driver_state, &listener->accept)) {
         take(listener, &listener->accept);
     }
@@ -211,12 +212,19 @@ static int recover(struct weft__listener *listener)
     return pause;
 }
 
-/// Ends the accept op; what it has brought is kept.
-static void stop(struct weft__listener *listener, struct weft__task *task)
+void weft__listener_pause(struct weft__listener *listener)
+{
+    if (listener->armed) {
+        listener->carrier->driver->cancel(listener->carrier->driver_state, &listener->accept);
+    }
+}
+
+void weft__listener_stop(struct weft__listener *listener)
 {
     weft__listener_pause(listener);
     while (listener->armed && !listener->closed) {
-        (void)weft__conn_wait(&listener->acceptor, task, WEFT__WAIT_DEAF, "accept", WEFT_FOREVER);
+        (void)weft__conn_wait(&listener->acceptor, weft__thread_self(), WEFT__WAIT_DEAF, "accept",
+                              WEFT_FOREVER);
     }
 }
 
@@ -249,7 +257,7 @@ static int wait_for_one(struct weft__listener *listener, struct weft__task *task
             continue; // at once, or an error
         }
         if (listener->ending) {
-            stop(listener, task);
+            weft__listener_stop(listener);
             if (++looks >= LAST_LOOKS && listener->ending && listener->waiting == NULL &&
                 listener->error == 0 && !has_queued(listener)) {
                 return -EAGAIN; // L4
@@ -325,13 +333,6 @@ static int accept_inside(struct weft__conn **conn, struct weft__listener *listen
     }
     *conn = take_first(listener);
     return 0;
-}
-
-void weft__listener_pause(struct weft__listener *listener)
-{
-    if (listener->armed) {
-        listener->carrier->driver->cancel(listener->carrier->driver_state, &listener->accept);
-    }
 }
 
 void weft__listener_end(struct weft__listener *listener, bool ending)

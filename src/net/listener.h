@@ -10,6 +10,7 @@ struct weft__listener {
     int fd;
     int spare_fd;  // given up when descriptors run out, to turn one peer away; -1: none
     bool borrowed; // the socket is another listener's
+    bool one_each; // takes no more than it was asked for: others wait at the socket, too
     bool armed;    // the accept op is in flight
     bool closed;
     bool shedding; // the spare is given up for the next connection
@@ -34,6 +35,9 @@ int weft__listener_open(struct weft__listener **listener, struct weft__carrier *
 
 /// Stops accepting until the next weft_accept(): peers wait in the backlog.
 void weft__listener_pause(struct weft__listener *listener);
+
+/// The same, and returns when it has: no peer comes any more, and none was half taken.
+void weft__listener_stop(struct weft__listener *listener);
 
 /// From now on weft_accept() takes what has arrived and does not wait: -EAGAIN when there is no more (L4).
 /// Or, with false, waits again. On the listener's carrier.

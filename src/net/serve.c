@@ -16,8 +16,10 @@
 //   Y2  A carrier that leaves is asked by its thread whenever that may have slept, not remembered.
 //   Y3  The first carrier never leaves. Its lane owns a socket that is shared, and whoever borrows that
 //       is in the latch as long as he does.
-//   Y4  Of those who wait at a socket that is shared the kernel wakes one for each peer. If that one leaves
-//       just then nobody is woken in its place. So the owner looks again after each who has left.
+//   Y4  Of those who wait at a socket that is shared the kernel wakes one for each peer. If that one stops
+//       just then nobody is woken in its place. So who stops says so first, then ends its accept op, and
+//       then has another one look again that has not said so. If that one stops meanwhile it does the same.
+//       Who begins says so before it looks.
 //
 // Rejected: moving the listener of a carrier that leaves to another one (the kernel would go on to send
 // this one its part of all peers, and the next resize would have to find it).
@@ -46,11 +48,12 @@ struct server;
 
 enum lane_state { OFF, WANTED, RUNS };
 
-/// What one carrier does; all but the first three fields are that carrier's alone.
+/// What one carrier does; all but the first four fields are that carrier's alone.
 struct lane {
     struct server *server;
     int carrier;
-    _Atomic int state; // enum lane_state; Y1
+    _Atomic int state;  // enum lane_state; Y1
+    _Atomic bool takes; // peers, from a socket that is shared; Y4
     struct weft__listener *listener;
     bool told;               // its carrier was, since the lane last listened
     size_t live;             // connections being served
@@ -63,8 +66,8 @@ struct server {
     struct weft_socket_options socket;
     struct weft_addr addr;
     struct weft__crew *crew;
-    int count;                 // lanes that it begins with
-    bool shares;               // the first lane's socket is everybody's
+    int count;   // lanes that it begins with
+    bool shares; // the first lane's socket is everybody's, so that any with room may accept
     struct weft__latch accept; // where it is: the lanes that have it
     struct lane *lanes;        // one for each carrier that there may ever be
     struct weft_scope *scope;  // of the lanes' threads
@@ -105,18 +108,28 @@ static int borrow(struct lane *lane)
     return rc;
 }
 
+static void set_takes(struct lane *lane, bool takes)
+{
+    atomic_store_explicit(&lane->takes, takes, memory_order_seq_cst);
+}
+
 static int open_lane(void *arg)
 {
     struct lane *lane = arg;
     struct server *server = lane->server;
-    if (server->shares && !is_first(lane)) {
-        return borrow(lane);
+    int rc = server->shares && !is_first(lane)
+                 ? borrow(lane)
+                 : weft__listener_open(&lane->listener, carrier_of(lane), &server->addr,
+                                       &server->socket);
+    if (rc < 0) {
+        return rc;
     }
-    int rc = weft__listener_open(&lane->listener, carrier_of(lane), &server->addr, &server->socket);
-    if (rc == 0 && is_first(lane)) {
+    if (is_first(lane)) {
         open_to_more(lane);
     }
-    return rc;
+    lane->listener->one_each = server->shares && server->options.max_connections != 0;
+    set_takes(lane, true);
+    return 0;
 }
 
 /// From now on peers are refused, while handlers may still take their time. The owner of a socket that
@@ -128,6 +141,7 @@ static int close_lane(void *arg)
     if (lane->listener == NULL) {
         return 0;
     }
+    set_takes(lane, false);
     if (server->shares && is_first(lane)) {
         weft__latch_wait(&server->accept, weft__thread_self());
     }
@@ -156,18 +170,79 @@ static int wait_for_news(struct lane *lane, const char *what)
                            WEFT_FOREVER);
 }
 
+static struct weft_attr attr_of(const struct lane *lane, const char *name)
+{
+    struct weft_attr attr = WEFT_ATTR_INIT;
+    attr.name = name;
+    attr.place = WEFT_PLACE_CARRIER;
+    attr.carrier = lane->carrier;
+    return attr;
+}
+
+/// Starts a thread of a lane. weft_scope_spawn() would end the server if it cannot.
+static int start_thread(struct lane *lane, const char *name, weft_fn fn)
+{
+    struct weft_attr attr = attr_of(lane, name);
+    const struct weft__spawn spawn = {
+        .fn = fn,
+        .arg = lane,
+        .attr = &attr,
+        .scope = weft__scope_of(lane->server->scope),
+        .file = __FILE__,
+        .line = __LINE__,
+    };
+    return weft__spawn(NULL, lane->server->crew, weft__carrier_self(), &spawn);
+}
+
+static int look_again(void *arg)
+{
+    struct lane *lane = arg;
+    if (lane->listener != NULL) {
+        weft__listener_pause(lane->listener); // whoever accepts begins anew, and so looks first
+    }
+    return 0;
+}
+
+/// Y4. Without memory for a thread nobody looks before the next peer comes.
+static void let_another_look(struct lane *lane)
+{
+    struct server *server = lane->server;
+    int count = server->crew->capacity;
+    for (int i = 1; i < count; i++) {
+        struct lane *other = &server->lanes[(lane->carrier + i) % count];
+        if (atomic_load_explicit(&other->takes, memory_order_seq_cst)) {
+            (void)start_thread(other, "look again", look_again);
+            return;
+        }
+    }
+}
+
+/// Peers are left to others, who share the socket, or wait in the backlog.
+static void give_way(struct lane *lane)
+{
+    if (!lane->server->shares) {
+        weft__listener_pause(lane->listener);
+        return;
+    }
+    set_takes(lane, false);
+    weft__listener_stop(lane->listener);
+    let_another_look(lane);
+}
+
 /// Waits until one more connection may be served. On a carrier that leaves those who are queued may.
 static int wait_for_room(struct lane *lane)
 {
     size_t most = lane->server->options.max_connections;
-    while (most != 0 && lane->live >= most && !carrier_of(lane)->leaving) {
-        weft__listener_pause(lane->listener);
-        int rc = wait_for_news(lane, "connections to end");
-        if (rc < 0) {
-            return rc;
-        }
+    int rc = 0;
+    if (most == 0 || lane->live < most || carrier_of(lane)->leaving) {
+        return 0;
     }
-    return 0;
+    give_way(lane);
+    while (rc == 0 && lane->live >= most && !carrier_of(lane)->leaving) {
+        rc = wait_for_news(lane, "connections to end");
+    }
+    set_takes(lane, true);
+    return rc;
 }
 
 /// weft_scope_spawn() would cancel the other handlers if there is no memory for one more.
@@ -234,46 +309,13 @@ static void log_failure(struct lane *lane, int rc)
     }
 }
 
-static struct weft_attr attr_of(const struct lane *lane, const char *name)
-{
-    struct weft_attr attr = WEFT_ATTR_INIT;
-    attr.name = name;
-    attr.place = WEFT_PLACE_CARRIER;
-    attr.carrier = lane->carrier;
-    return attr;
-}
-
-/// Starts a thread of a lane. weft_scope_spawn() would end the server if it cannot.
-static int start_thread(struct lane *lane, const char *name, weft_fn fn)
-{
-    struct weft_attr attr = attr_of(lane, name);
-    const struct weft__spawn spawn = {
-        .fn = fn,
-        .arg = lane,
-        .attr = &attr,
-        .scope = weft__scope_of(lane->server->scope),
-        .file = __FILE__,
-        .line = __LINE__,
-    };
-    return weft__spawn(NULL, lane->server->crew, weft__carrier_self(), &spawn);
-}
-
-static int look_again(void *arg)
-{
-    struct lane *lane = arg;
-    if (lane->listener != NULL) {
-        weft__listener_pause(lane->listener); // whoever accepts begins anew, and so looks first
-    }
-    return 0;
-}
-
 /// The carrier leaves: the same as at the end, but others listen on.
 static void leave_socket(struct lane *lane)
 {
     bool shared = lane->listener != NULL && lane->server->shares;
     (void)close_lane(lane);
     if (shared) {
-        (void)start_thread(&lane->server->lanes[0], "look again", look_again); // Y4
+        let_another_look(lane);
     }
 }
 
@@ -451,7 +493,7 @@ static void watch(struct server *server)
     for (int i = 0; i < server->count; i++) {
         atomic_store_explicit(&server->lanes[i].state, RUNS, memory_order_relaxed);
     }
-    server->socket.reuseport = server->count > 1 || server->socket.reuseport;
+    server->socket.reuseport |= server->count > 1 && !server->shares;
 }
 
 int weft_serve(const char *address, weft_fn handler, const struct weft_serve_options *options)
@@ -473,7 +515,8 @@ int weft_serve(const char *address, weft_fn handler, const struct weft_serve_opt
     }
     struct weft__crew *crew = task->crew;
     server.crew = crew;
-    server.shares = crew->capacity > 1 && weft__addr_is_unix(weft__addr_const(&server.addr));
+    server.shares = crew->capacity > 1 && (server.options.max_connections != 0 ||
+                                           weft__addr_is_unix(weft__addr_const(&server.addr)));
     atomic_init(&server.accept.left, 1);
     weft_socket_options_init(&server.socket);
     if (server.options.socket != NULL) {

@@ -376,3 +376,49 @@ TEST_EVERYWHERE(connections_are_limited)
 {
     serve_and_talk("tcp://127.0.0.1:0", 1);
 }
+
+/// As many peers as may be served, all at once: each must be served by a carrier that has room, and not
+/// wait for one that has none.
+static void fill_again_and_again(const char *address)
+{
+    struct serving serving = {
+        .address = address,
+        .options = { .size = sizeof serving.options,
+                     .max_connections = 1,
+                     .ready = note_ready,
+                     .arg = &serving },
+    };
+    weft_conn *peers[TEST_CARRIERS];
+    struct weft_slice in;
+    struct weft_scope scope;
+    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    CHECK_OK(weft_scope_spawn(&scope, serve, &serving));
+    while (!serving.ready) {
+        CHECK_OK(weft_yield());
+    }
+    for (int round = 0; round < 200; round++) {
+        int count = weft_carrier_count() < TEST_CARRIERS ? weft_carrier_count() : TEST_CARRIERS;
+        for (int i = 0; i < count; i++) {
+            CHECK_OK(weft_dial(&peers[i], serving.text, NULL, WEFT_FOREVER));
+            CHECK_OK(weft_conn_write(peers[i], "ping", 4, WEFT_FOREVER));
+        }
+        for (int i = 0; i < count; i++) {
+            CHECK_EQ(weft_conn_peek(peers[i], &in, 4, weft_after(10 * WEFT_S)), 4);
+        }
+        for (int i = 0; i < count; i++) {
+            CHECK_OK(weft_conn_close(peers[i]));
+        }
+    }
+    weft_scope_cancel(&scope);
+    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+}
+
+TEST_EVERYWHERE(unix_peers_find_the_carrier_with_room)
+{
+    fill_again_and_again("unix://");
+}
+
+TEST_EVERYWHERE(tcp_peers_find_the_carrier_with_room)
+{
+    fill_again_and_again("tcp://127.0.0.1:0");
+}
