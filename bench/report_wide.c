@@ -12,6 +12,12 @@ static int width_of(const char *name)
     return width > COLUMN_WIDTH ? width : COLUMN_WIDTH;
 }
 
+/// Contenders have one, but for the last; compilers cannot know that.
+static const char *label_of(const struct contender *contender)
+{
+    return contender->label != NULL ? contender->label : "";
+}
+
 static void print_value(FILE *out, int width, double value)
 {
     fprintf(out, "  %*.*f", width, value < 10 ? 3 : value < 1000 ? 1 : 0, value);
@@ -51,7 +57,8 @@ static void print_ratios(FILE *out, const struct row *row, const struct samples 
 {
     fprintf(out, "  weft/this, %s\n  %-*s", metric, LABEL_WIDTH, "");
     for (unsigned i = 0; i < row->wefts; i++) {
-        fprintf(out, "  %*s", width_of(row->contenders[i].label), row->contenders[i].label);
+        const char *label = label_of(&row->contenders[i]);
+        fprintf(out, "  %*s", width_of(label), label);
     }
     fputc('\n', out);
     for (unsigned c = row->wefts; row->contenders[c].label != NULL; c++) {
@@ -64,7 +71,7 @@ static void print_ratios(FILE *out, const struct row *row, const struct samples 
         fprintf(out, "  %-*s", LABEL_WIDTH, contender->label);
         for (unsigned i = 0; i < row->wefts; i++) {
             double ratio = stats_ratio(&samples[i], &samples[c], metric);
-            fprintf(out, "  %*.3f", width_of(row->contenders[i].label), ratio);
+            fprintf(out, "  %*.3f", width_of(label_of(&row->contenders[i])), ratio);
             missed += goal > 0 && !(ratio > 0 && ratio <= goal);
         }
         if (goal > 0) {

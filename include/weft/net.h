@@ -93,11 +93,14 @@ struct weft_serve_options {
 ///
 /// It follows weft_runtime_resize(). On a carrier that is added it listens as well; if it cannot, the
 /// log says why, and the others go on. On one that leaves it accepts whom the kernel has queued there,
-/// beyond `max_connections` if need be, then closes that listener; connections stay there until their
-/// handlers end. The kernel cannot take a TCP listener out of its group before it is closed. So peers
-/// whose handshake is under way in that moment are reset, unless net.ipv4.tcp_migrate_req (Linux 5.14)
-/// is on; on Unix sockets nobody is lost. On a single carrier the port is opened to more listeners of
-/// the same user (SO_REUSEPORT) once it is bound, if the runtime may grow.
+/// then closes that listener; connections stay there until their handlers end. The kernel cannot take a
+/// TCP listener out of its group before it is closed. So peers whose handshake is under way in that moment
+/// are reset, unless net.ipv4.tcp_migrate_req (Linux 5.14) is on; where carriers accept from one socket
+/// nobody is lost. On a single carrier the port is opened to more listeners of the same user (SO_REUSEPORT)
+/// once it is bound, if the runtime may grow.
+///
+/// With `max_connections` who finds no room waits in the backlog, which all carriers share then, and a
+/// second server on the port needs `reuseport` in the socket options of both.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -ECANCELED  the normal end

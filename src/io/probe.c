@@ -54,6 +54,14 @@ static const char *reason(int rc)
     }
 }
 
+/// What it was that failed, if not all of it did.
+static const char *part(bool lookout)
+{
+    return lookout && round_trip(&weft__uring_driver, false) == 0
+               ? "WEFT_STUCK_REMEDY needs io_uring_register(2): "
+               : "";
+}
+
 static int choose_uring(const struct weft__driver **driver, enum weft_io wish, bool lookout,
                         char *why, size_t why_size)
 {
@@ -69,10 +77,12 @@ static int choose_uring(const struct weft__driver **driver, enum weft_io wish, b
     // Descriptors that are short here would be short for epoll too, so that hiding it helps nobody.
     if (!forced && rc != -EMFILE && rc != -ENFILE) {
         *driver = &weft__epoll_driver;
-        snprintf(why, why_size, "epoll instead of io_uring: %s (errno %d)", reason(rc), -rc);
+        snprintf(why, why_size, "epoll instead of io_uring: %s%s (errno %d)", part(lookout),
+                 reason(rc), -rc);
         return 0;
     }
-    snprintf(why, why_size, "io_uring unavailable: %s (errno %d)", reason(rc), -rc);
+    snprintf(why, why_size, "io_uring unavailable: %s%s (errno %d)", part(lookout), reason(rc),
+             -rc);
     return rc;
 }
 

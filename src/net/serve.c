@@ -19,7 +19,9 @@
 //   Y4  Of those who wait at a socket that is shared the kernel wakes one for each peer. If that one stops
 //       just then nobody is woken in its place. So who stops says so first, then ends its accept op, and
 //       then has another one look again that has not said so. If that one stops meanwhile it does the same.
-//       Who begins says so before it looks.
+//       Who begins says so before it looks. One that was asked already, and has not begun, is not asked twice.
+//   Y5  The owner of a socket that is shared is started last: it waits for the others to close theirs, and if
+//       one of them could not be started then neither is the owner.
 //
 // Rejected: moving the listener of a carrier that leaves to another one (the kernel would go on to send
 // this one its part of all peers, and the next resize would have to find it).
@@ -48,12 +50,13 @@ struct server;
 
 enum lane_state { OFF, WANTED, RUNS };
 
-/// What one carrier does; all but the first four fields are that carrier's alone.
+/// What one carrier does; all but the first five fields are that carrier's alone.
 struct lane {
     struct server *server;
     int carrier;
     _Atomic int state;  // enum lane_state; Y1
     _Atomic bool takes; // peers, from a socket that is shared; Y4
+    _Atomic bool asked; // to look again; Y4
     struct weft__listener *listener;
     bool told;               // its carrier was, since the lane last listened
     size_t live;             // connections being served
@@ -197,13 +200,23 @@ static int start_thread(struct lane *lane, const char *name, weft_fn fn)
 static int look_again(void *arg)
 {
     struct lane *lane = arg;
+    atomic_store_explicit(&lane->asked, false, memory_order_seq_cst); // then look
     if (lane->listener != NULL) {
         weft__listener_pause(lane->listener); // whoever accepts begins anew, and so looks first
     }
     return 0;
 }
 
-/// Y4. Without memory for a thread nobody looks before the next peer comes.
+/// Without memory for a thread nobody looks before the next peer comes.
+static void ask_to_look(struct lane *lane)
+{
+    if (!atomic_exchange_explicit(&lane->asked, true, memory_order_seq_cst) &&
+        start_thread(lane, "look again", look_again) < 0) {
+        atomic_store_explicit(&lane->asked, false, memory_order_seq_cst);
+    }
+}
+
+/// Y4.
 static void let_another_look(struct lane *lane)
 {
     struct server *server = lane->server;
@@ -211,7 +224,7 @@ static void let_another_look(struct lane *lane)
     for (int i = 1; i < count; i++) {
         struct lane *other = &server->lanes[(lane->carrier + i) % count];
         if (atomic_load_explicit(&other->takes, memory_order_seq_cst)) {
-            (void)start_thread(other, "look again", look_again);
+            ask_to_look(other);
             return;
         }
     }
@@ -229,20 +242,24 @@ static void give_way(struct lane *lane)
     let_another_look(lane);
 }
 
-/// Waits until one more connection may be served. On a carrier that leaves those who are queued may.
+/// Waits until one more connection may be served. On a carrier that leaves those who are queued there may;
+/// if they are queued for all it is -EAGAIN.
 static int wait_for_room(struct lane *lane)
 {
     size_t most = lane->server->options.max_connections;
+    bool shares = lane->server->shares;
     int rc = 0;
-    if (most == 0 || lane->live < most || carrier_of(lane)->leaving) {
+    if (most == 0) {
         return 0;
     }
-    give_way(lane);
-    while (rc == 0 && lane->live >= most && !carrier_of(lane)->leaving) {
-        rc = wait_for_news(lane, "connections to end");
+    if (lane->live >= most && !carrier_of(lane)->leaving) {
+        give_way(lane);
+        while (rc == 0 && lane->live >= most && !carrier_of(lane)->leaving) {
+            rc = wait_for_news(lane, "connections to end");
+        }
+        set_takes(lane, true);
     }
-    set_takes(lane, true);
-    return rc;
+    return rc == 0 && shares && carrier_of(lane)->leaving ? -EAGAIN : rc;
 }
 
 /// weft_scope_spawn() would cancel the other handlers if there is no memory for one more.
@@ -455,7 +472,8 @@ static int accept_everywhere(struct server *server)
         return rc;
     }
     server->scope = &scope;
-    spawn_lanes(server, 0, server->count, run_lane, &scope);
+    spawn_lanes(server, 1, server->count - 1, run_lane, &scope);
+    spawn_lanes(server, 0, 1, run_lane, &scope); // Y5
     do {
         start_wanted(server);
         rc = weft_notify_wait(&server->news,

@@ -2,7 +2,8 @@
 // for the kernel, by the contract of weft/poller.h.
 //
 //   V1  It rests only when its carrier has nothing to do, and rests as the carrier itself would: in the
-//       driver, until a completion, a kick or the next timer. So no descriptor is needed to watch.
+//       driver, until a completion, a kick or the next timer. So no descriptor is needed to watch, but
+//       for that of an annex: a step that found something there has not left it watched.
 //   V2  A poller of the program's takes its place (sched/poller.c, Q7), and gives it back by ending.
 //   V3  It ends with the first stage of a shutdown, like any task, and the carrier sleeps by itself from
 //       then on; or when its carrier stops, in the last turn of its loop. Nobody waits for it: it is not
@@ -11,14 +12,22 @@
 
 #include "base/alloc.h"
 #include "runtime/runtime.h"
+#include "sched/annex.h"
 #include "sched/poller.h"
+
+static bool may_rest(struct weft__carrier *carrier)
+{
+    struct weft__annex *annex = carrier->annex;
+    return !weft__carrier_has_work(carrier) &&
+           (annex == NULL || (!weft__annex_watch(annex) && !weft__carrier_has_work(carrier)));
+}
 
 static int reside(void *arg)
 {
     struct weft__poller *poller = arg;
     struct weft__carrier *carrier = poller->carrier;
     while (weft_poller_maybe_yield(poller, false) >= 0 && !carrier->stop) {
-        if (!weft__carrier_has_work(carrier)) {
+        if (may_rest(carrier)) {
             weft__carrier_rest(carrier);
         }
     }

@@ -114,7 +114,7 @@ static int dialogue(struct side *side)
 static int run_side(void *arg)
 {
     struct side *side = arg;
-    struct weft_conn_limits limits = { .linger_ns = 50 * WEFT_MS, .zero_copy_bytes = 20000 };
+    struct weft_conn_limits limits = { .linger_ns = 10 * WEFT_MS, .zero_copy_bytes = 20000 };
     side->rc = dialogue(side);
     if (side->conn != NULL) {
         weft_conn_set_limits(side->conn, &limits);
@@ -145,7 +145,7 @@ static bool cancel_after(int turns, bool the_acceptor)
     weft_task_cancel(victim);
     for (int i = 0; i < 2; i++) {
         // The peer of a side that was cancelled before it dialled would wait for its own deadline.
-        while (weft_join(NULL, tasks[i], weft_after(100 * WEFT_MS)) == -ETIMEDOUT) {
+        while (weft_join(NULL, tasks[i], weft_after(20 * WEFT_MS)) == -ETIMEDOUT) {
             weft_task_cancel(tasks[i]);
         }
     }

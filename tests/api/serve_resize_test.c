@@ -378,11 +378,13 @@ TEST_DRIVERS(connections_of_a_carrier_that_leaves_go_on)
     }
 }
 
-/// Asks all at once. Whom a carrier that leaves has answered stays: it must serve more than its limit then.
-/// The first carrier keeps to the limit, and serves the next when one has gone.
+/// Asks all at once. Whom a carrier that leaves has answered stays. With a limit it serves no more than
+/// that; the first carrier serves the next when one has gone.
 static void be_answered(const int *fds)
 {
     bool answered[QUEUED] = { false };
+    size_t stay[MOST] = { 0 };
+    size_t most = settings.max_connections;
     int left = QUEUED;
     for (int i = 0; i < QUEUED; i++) {
         CHECK_EQ(send(fds[i], "?", 1, MSG_NOSIGNAL), 1);
@@ -394,6 +396,7 @@ static void be_answered(const int *fds)
             if (n == 1) {
                 answered[i] = true;
                 left--;
+                CHECK(where == '0' || most == 0 || ++stay[where - '0'] <= most);
                 CHECK_OK(where == '0' ? shutdown(fds[i], SHUT_RDWR) : 0);
             } else if (!answered[i]) {
                 CHECK(n < 0 && errno == EAGAIN);
@@ -417,7 +420,7 @@ static void check_queued(const struct shape *shape, size_t most)
     }
     CHECK_OK(weft_runtime_resize(runtime, 1));
     open_gate(&gate);
-    be_answered(fds); // each is in the queue of one that leaves, or of the first
+    be_answered(fds); // each is in the queue of one that leaves, of the first, or of all
     for (int i = 0; i < QUEUED; i++) {
         CHECK_OK(close(fds[i]));
     }
@@ -430,6 +433,73 @@ TEST_DRIVERS(who_is_queued_is_served_before_a_listener_goes)
     for (int i = 0; i < SHAPES; i++) {
         check_queued(&shapes[i], 0);
         check_queued(&shapes[i], 1);
+    }
+}
+
+// One socket for all.
+
+/// The first carrier is full again and again, and the others, who have room, are asked to look for peers; but
+/// not once for each time, if they do not get round to it.
+TEST(who_is_held_is_asked_once)
+{
+    struct block gate = { .count = 0 };
+    int where;
+    CHECK_EQ(setenv("WEFT_IO", "epoll", 1), 0); // which wakes all of them
+    start(&shapes[0], MOST);
+    settings.max_connections = 1;
+    start_server();
+    close_gate(&gate, MOST, 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(close(meet(&where)));
+        CHECK_EQ(where, 0);
+    }
+    CHECK_LE(count_dumped("\"look again\""), MOST - 1);
+    open_gate(&gate);
+    await_answers_of(MOST);
+    stop();
+}
+
+static pthread_t starter;
+static _Atomic bool starting, told_to_end;
+
+static void note_starter(void *arg, const struct weft_addr *addr)
+{
+    note_ready(arg, addr);
+    starter = pthread_self();
+    atomic_store(&starting, true);
+}
+
+/// Holds the one who starts the lanes, at the first of them, until the runtime is told to end.
+static void hold_at_first(void *ctx, const struct weft_trace_event *event)
+{
+    (void)ctx;
+    if (event->kind == WEFT_TRACE_SUBMIT && atomic_load(&starting) &&
+        pthread_equal(starter, pthread_self())) {
+        while (!atomic_load(&told_to_end)) {
+            look_later();
+        }
+    }
+}
+
+// Some lanes start and others do not.
+TEST_DRIVERS(a_server_ends_that_was_about_to_start)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        int result;
+        start(&shapes[i], MOST);
+        settings.max_connections = 1;
+        settings.ready = note_starter;
+        atomic_store(&starting, false);
+        atomic_store(&told_to_end, false);
+        weft_trace_set(hold_at_first, NULL);
+        start_server();
+        CHECK_OK(weft_shutdown_request(runtime));
+        atomic_store(&told_to_end, true);
+        CHECK_OK(weft_runtime_shutdown(runtime, 20 * WEFT_S));
+        CHECK_OK(weft_join(&result, server, WEFT_FOREVER));
+        CHECK_EQ(result, -ECANCELED);
+        weft_trace_set(NULL, NULL);
+        CHECK_OK(weft_runtime_destroy(runtime));
     }
 }
 

@@ -241,7 +241,7 @@ TEST(choose_epoll_when_a_lookout_cannot_be_registered)
     CHECK(chosen == &weft__uring_driver); // which does without, if nobody asks for it
     CHECK_OK(choose_with(&chosen, WEFT_IO_AUTO, true, why));
     CHECK(chosen == &weft__epoll_driver);
-    CHECK(strstr(why, "epoll instead of io_uring") != NULL);
+    CHECK(strstr(why, "epoll instead of io_uring: WEFT_STUCK_REMEDY") != NULL);
     CHECK_EQ(choose_with(&chosen, WEFT_IO_URING, true, why), -EPERM);
     CHECK_EQ(count_descriptors(), descriptors);
 }
