@@ -35,10 +35,11 @@ struct weft_slice {
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -EINVAL, -ENAMETOOLONG, -ENODEV, -ERANGE  the address cannot be understood (host
-///             names are not looked up, and a port has to be there)
+///             names but localhost are not looked up, and a port has to be there)
 ///             -EPROTONOSUPPORT  the scheme is unknown
 ///             -EPROTOTYPE  it is not the address of a stream
-///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2) and listen(2)
+///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2) and listen(2); with io_uring the
+///             port of a process that was killed is free only some 0.1 s after its end
 ///             -EMFILE, -ENFILE, -ENOMEM; -EPERM outside a virtual thread
 WEFT_API WEFT_MUST_CHECK int weft_listen(weft_listener **listener, const char *address,
                                          const struct weft_socket_options *options);
