@@ -230,24 +230,19 @@ static void let_another_look(struct lane *lane)
     }
 }
 
-/// Peers are left to others, who share the socket, or wait in the backlog.
+/// Peers are left to the others, if there are any, or wait in the backlog.
 static void give_way(struct lane *lane)
 {
-    if (!lane->server->shares) {
-        weft__listener_pause(lane->listener);
-        return;
-    }
     set_takes(lane, false);
     weft__listener_stop(lane->listener);
     let_another_look(lane);
 }
 
-/// Waits until one more connection may be served. On a carrier that leaves those who are queued there may;
-/// if they are queued for all it is -EAGAIN.
+/// Waits until one more connection may be served. -EAGAIN: the carrier leaves; who is queued is queued for
+/// all, because with a limit all share the socket.
 static int wait_for_room(struct lane *lane)
 {
     size_t most = lane->server->options.max_connections;
-    bool shares = lane->server->shares;
     int rc = 0;
     if (most == 0) {
         return 0;
@@ -259,7 +254,7 @@ static int wait_for_room(struct lane *lane)
         }
         set_takes(lane, true);
     }
-    return rc == 0 && shares && carrier_of(lane)->leaving ? -EAGAIN : rc;
+    return rc == 0 && carrier_of(lane)->leaving ? -EAGAIN : rc;
 }
 
 /// weft_scope_spawn() would cancel the other handlers if there is no memory for one more.

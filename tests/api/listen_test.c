@@ -347,21 +347,29 @@ static void talk(const char *address, int rounds)
     CHECK_OK(weft_conn_close(conn));
 }
 
-static void serve_and_talk(const char *address, size_t most)
+/// Serves in a new scope, and returns when it does.
+static void start_serving(struct serving *serving, struct weft_scope *scope, const char *address,
+                          size_t most)
 {
-    struct serving serving = {
+    *serving = (struct serving){
         .address = address,
-        .options = { .size = sizeof serving.options,
+        .options = { .size = sizeof serving->options,
                      .max_connections = most,
                      .ready = note_ready,
-                     .arg = &serving },
+                     .arg = serving },
     };
-    struct weft_scope scope;
-    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
-    CHECK_OK(weft_scope_spawn(&scope, serve, &serving));
-    while (!serving.ready) {
+    CHECK_OK(weft_scope_init(scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+    CHECK_OK(weft_scope_spawn(scope, serve, serving));
+    while (!serving->ready) {
         CHECK_OK(weft_yield());
     }
+}
+
+static void serve_and_talk(const char *address, size_t most)
+{
+    struct serving serving;
+    struct weft_scope scope;
+    start_serving(&serving, &scope, address, most);
     for (int i = 0; i < 20; i++) {
         talk(serving.text, 3);
     }
@@ -392,21 +400,11 @@ TEST_EVERYWHERE(connections_are_limited)
 /// wait for one that has none.
 static void fill_again_and_again(const char *address)
 {
-    struct serving serving = {
-        .address = address,
-        .options = { .size = sizeof serving.options,
-                     .max_connections = 1,
-                     .ready = note_ready,
-                     .arg = &serving },
-    };
+    struct serving serving;
     weft_conn *peers[TEST_CARRIERS];
     struct weft_slice in;
     struct weft_scope scope;
-    CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
-    CHECK_OK(weft_scope_spawn(&scope, serve, &serving));
-    while (!serving.ready) {
-        CHECK_OK(weft_yield());
-    }
+    start_serving(&serving, &scope, address, 1);
     for (int round = 0; round < 200; round++) {
         int count = weft_carrier_count() < TEST_CARRIERS ? weft_carrier_count() : TEST_CARRIERS;
         for (int i = 0; i < count; i++) {

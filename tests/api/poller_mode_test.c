@@ -611,17 +611,6 @@ static int is_quiet(void *arg)
     return 0;
 }
 
-/// Echoes byte by byte until there are no more.
-static int echo_bytes(void *arg)
-{
-    int fd = *(int *)arg;
-    char byte;
-    while (weft_read(fd, &byte, 1, WEFT_FOREVER) == 1) {
-        CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
-    }
-    return weft_close(fd);
-}
-
 // What waits for a thread that may move is in an annex, and that is watched whenever the resident rests,
 // also if something happens there just before that nobody waits for: a peer that reads makes room.
 TEST(residents_hear_of_an_annex)
@@ -638,7 +627,7 @@ TEST(residents_hear_of_an_annex)
     CHECK_OK(weft_runtime_create(&runtime, &options));
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     CHECK_OK(setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
-    CHECK_OK(weft_runtime_spawn(NULL, runtime, echo_bytes, &fds[1], &attr));
+    CHECK_OK(weft_runtime_spawn(NULL, runtime, pong, &fds[1], &attr));
     for (uint64_t i = 0; i < test_scaled(20000); i++) {
         char byte = 'x';
         CHECK_EQ(send(fds[0], &byte, 1, 0), 1);
