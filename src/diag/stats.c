@@ -194,11 +194,11 @@ int weft_stats_get(weft_runtime *runtime, int carrier, struct weft_stats *stats)
         .io.size = sizeof stats->io,
         .blocking.size = sizeof stats->blocking,
     };
-    for (int i = 0; i < count; i++) {
-        if (carrier == WEFT_STATS_ALL || carrier == i) {
-            add_carrier(stats, &crew->carriers[i]);
-            add_stealing(stats, &crew->carriers[i]);
-        }
+    int first = carrier >= 0 ? carrier : 0;
+    int end = carrier >= 0 ? carrier + 1 : carrier == WEFT_STATS_ALL ? count : 0;
+    for (int i = first; i < end; i++) {
+        add_carrier(stats, &crew->carriers[i]);
+        add_stealing(stats, &crew->carriers[i]);
     }
     if (carrier < 0) {
         add_outside(stats, crew);

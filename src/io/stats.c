@@ -64,10 +64,10 @@ int weft_io_stats(weft_runtime *runtime, int carrier, struct weft_io_stats *stat
         return -ESRCH;
     }
     *stats = (struct weft_io_stats){ .size = sizeof *stats };
-    for (int i = 0; i < count; i++) {
-        if (carrier == -1 || carrier == i) {
-            add_carrier(stats, &crew->carriers[i]);
-        }
+    int first = carrier == -1 ? 0 : carrier;
+    int end = carrier == -1 ? count : carrier + 1;
+    for (int i = first; i < end; i++) {
+        add_carrier(stats, &crew->carriers[i]);
     }
     return 0;
 }
