@@ -41,6 +41,7 @@
 #include "diag/backtrace.h"
 #include "diag/dump.h"
 #include "diag/rescue.h"
+#include "diag/system_call.h"
 #include "sched/park.h"
 #include "sched/poller.h"
 #include "sched/steal.h"
@@ -158,6 +159,18 @@ static void name_behind(struct weft__runtime *runtime, const struct behind *behi
     }
 }
 
+static void describe_doing(char *text, size_t size_bytes, const struct weft__trace *trace)
+{
+    const char *name = trace->blocked ? weft__system_call_name(trace->system_call) : NULL;
+    if (!trace->blocked) {
+        (void)snprintf(text, size_bytes, "computing");
+    } else if (name != NULL) {
+        (void)snprintf(text, size_bytes, "in system call %s", name);
+    } else {
+        (void)snprintf(text, size_bytes, "in system call %ld", trace->system_call);
+    }
+}
+
 static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
                    const struct mark *mark, weft_time held_ns)
 {
@@ -188,10 +201,8 @@ static void report(struct weft__monitor *monitor, struct weft__carrier *carrier,
     weft__runtime_each_task(runtime, find_behind, &behind);
     weft__tally(&runtime->crew.stuck, 1);
     weft__tally(&runtime->crew.held_up, behind.count);
-    char doing[48] = "computing";
-    if (trace.blocked) {
-        (void)snprintf(doing, sizeof doing, "in system call %ld", trace.system_call);
-    }
+    char doing[48];
+    describe_doing(doing, sizeof doing, &trace);
     weft__log(&runtime->log, WEFT_LOG_WARN, "stuck",
               "a task has held its carrier for %" PRIu64 " ms, %s, and %" PRIu64
               " ready ones wait behind it: %s",

@@ -73,6 +73,7 @@ TEST_DRIVERS(a_task_in_a_system_call_is_reported)
     CHECK_LOGGED(&logged, " \"plain reader\" thread, running, carrier ");
     CHECK_LOGGED(&logged, "spawned at stuck_test.c:");
     if (!test_is_emulated()) {
+        CHECK_LOGGED(&logged, " ms, in system call read, ");
         CHECK_LOGGED(&logged, "2 stuck:   #0 ");
         CHECK_LOGGED(&logged, "stuck_test+0x"); // a frame of ours
     }
