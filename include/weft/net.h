@@ -97,11 +97,11 @@ struct weft_serve_options {
 /// then closes that listener; connections stay there until their handlers end. The kernel cannot take a
 /// TCP listener out of its group before it is closed. So peers whose handshake is under way in that moment
 /// are reset, unless net.ipv4.tcp_migrate_req (Linux 5.14) is on; where carriers accept from one socket
-/// nobody is lost. On a single carrier the port is opened to more listeners of the same user (SO_REUSEPORT)
-/// once it is bound, if the runtime may grow.
+/// nobody is lost.
 ///
-/// With `max_connections` who finds no room waits in the backlog, which all carriers share then, and a
-/// second server on the port needs `reuseport` in the socket options of both.
+/// A second server on the port is refused (-EADDRINUSE), unless both have `reuseport` in their socket
+/// options and run as the same user. With `max_connections` who finds no room waits in the backlog, which
+/// all carriers share then.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -ECANCELED  the normal end

@@ -88,14 +88,16 @@ static bool is_first(const struct lane *lane)
     return lane == &lane->server->lanes[0];
 }
 
-/// Lets others listen on the port later, but only when it is ours: who finds it taken has to know.
-static void open_to_more(struct lane *lane)
+/// Lets the other carriers listen on the port, but only now that it is ours: with SO_REUSEPORT from the
+/// start a second copy of the program would take half of the peers, and nobody would be told.
+static int open_to_more(struct lane *lane)
 {
     struct server *server = lane->server;
-    if (server->crew->capacity > 1 && !server->socket.reuseport && !server->shares &&
-        weft__socket_set(lane->listener->fd, SOL_SOCKET, SO_REUSEPORT, 1, carrier_of(lane)) == 0) {
-        server->socket.reuseport = true;
+    if (server->crew->capacity == 1 || server->shares || server->socket.reuseport) {
+        return 0;
     }
+    server->socket.reuseport = true;
+    return weft__socket_set(lane->listener->fd, SOL_SOCKET, SO_REUSEPORT, 1, carrier_of(lane));
 }
 
 static int borrow(struct lane *lane)
@@ -124,11 +126,11 @@ static int open_lane(void *arg)
                  ? borrow(lane)
                  : weft__listener_open(&lane->listener, carrier_of(lane), &server->addr,
                                        &server->socket);
-    if (rc < 0) {
-        return rc;
+    if (rc == 0 && is_first(lane)) {
+        rc = open_to_more(lane);
     }
-    if (is_first(lane)) {
-        open_to_more(lane);
+    if (rc < 0) {
+        return rc; // a listener that is there is closed with the others
     }
     lane->listener->one_each = server->shares && server->options.max_connections != 0;
     set_takes(lane, true);
@@ -506,7 +508,6 @@ static void watch(struct server *server)
     for (int i = 0; i < server->count; i++) {
         atomic_store_explicit(&server->lanes[i].state, RUNS, memory_order_relaxed);
     }
-    server->socket.reuseport |= server->count > 1 && !server->shares;
 }
 
 int weft_serve(const char *address, weft_fn handler, const struct weft_serve_options *options)

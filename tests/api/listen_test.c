@@ -349,15 +349,12 @@ static void talk(const char *address, int rounds)
 
 /// Serves in a new scope, and returns when it does.
 static void start_serving(struct serving *serving, struct weft_scope *scope, const char *address,
-                          size_t most)
+                          struct weft_serve_options options)
 {
-    *serving = (struct serving){
-        .address = address,
-        .options = { .size = sizeof serving->options,
-                     .max_connections = most,
-                     .ready = note_ready,
-                     .arg = serving },
-    };
+    options.size = sizeof options;
+    options.ready = note_ready;
+    options.arg = serving;
+    *serving = (struct serving){ .address = address, .options = options };
     CHECK_OK(weft_scope_init(scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
     CHECK_OK(weft_scope_spawn(scope, serve, serving));
     while (!serving->ready) {
@@ -365,19 +362,25 @@ static void start_serving(struct serving *serving, struct weft_scope *scope, con
     }
 }
 
+static void stop_serving(const struct serving *serving, struct weft_scope *scope)
+{
+    weft_scope_cancel(scope);
+    CHECK_EQ(weft_scope_join(scope), -ECANCELED);
+    CHECK_EQ(serving->rc, -ECANCELED);
+}
+
 static void serve_and_talk(const char *address, size_t most)
 {
     struct serving serving;
     struct weft_scope scope;
-    start_serving(&serving, &scope, address, most);
+    start_serving(&serving, &scope, address,
+                  (struct weft_serve_options){ .max_connections = most });
     for (int i = 0; i < 20; i++) {
         talk(serving.text, 3);
     }
     weft_conn *idle;
     CHECK_OK(weft_dial(&idle, serving.text, NULL, WEFT_FOREVER)); // cancelled with the rest
-    weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
-    CHECK_EQ(serving.rc, -ECANCELED);
+    stop_serving(&serving, &scope);
     (void)weft_conn_abort(idle);
 }
 
@@ -396,6 +399,32 @@ TEST_EVERYWHERE(connections_are_limited)
     serve_and_talk("tcp://127.0.0.1:0", 1);
 }
 
+TEST_EVERYWHERE(a_second_server_is_refused)
+{
+    struct serving serving;
+    struct weft_scope scope;
+    start_serving(&serving, &scope, "tcp://127.0.0.1:0", (struct weft_serve_options){ 0 });
+    CHECK_EQ(weft_serve(serving.text, echo, NULL), -EADDRINUSE);
+    talk(serving.text, 1);
+    stop_serving(&serving, &scope);
+}
+
+TEST_EVERYWHERE(two_servers_may_share_a_port)
+{
+    struct weft_socket_options shared;
+    struct serving first, second;
+    struct weft_scope firsts, seconds;
+    weft_socket_options_init(&shared);
+    shared.reuseport = true;
+    const struct weft_serve_options options = { .socket = &shared };
+    start_serving(&first, &firsts, "tcp://127.0.0.1:0", options);
+    start_serving(&second, &seconds, first.text, options);
+    talk(second.text, 1);
+    stop_serving(&second, &seconds);
+    talk(first.text, 1);
+    stop_serving(&first, &firsts);
+}
+
 /// As many peers as may be served, all at once: each must be served by a carrier that has room, and not
 /// wait for one that has none.
 static void fill_again_and_again(const char *address)
@@ -404,7 +433,7 @@ static void fill_again_and_again(const char *address)
     weft_conn *peers[TEST_CARRIERS];
     struct weft_slice in;
     struct weft_scope scope;
-    start_serving(&serving, &scope, address, 1);
+    start_serving(&serving, &scope, address, (struct weft_serve_options){ .max_connections = 1 });
     for (int round = 0; round < 200; round++) {
         int count = weft_carrier_count() < TEST_CARRIERS ? weft_carrier_count() : TEST_CARRIERS;
         for (int i = 0; i < count; i++) {
