@@ -20,11 +20,13 @@ typedef struct weft__dgram weft_dgram;
 
 /// Makes a socket that is bound to an address such as "udp://127.0.0.1:5000", "udp://*:0",
 /// "unixgram:///run/log.sock" or "unixgram://" (a free abstract name); see weft_addr_parse().
-/// On a "unixpacket://" address it listens: weft_dgram_accept(). `options` may be NULL.
+/// On a "unixpacket://" address it listens: weft_dgram_accept(). `options` may be NULL. An address that is
+/// in use is tried again for a quarter of a second, as by weft_listen().
 ///
 /// Call from:  a virtual thread; the socket belongs to its carrier.
 /// Errors:     -EPROTONOSUPPORT  the address is one of a stream; others as weft_addr_parse()
 ///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2)
+///             -ECANCELED  the calling task was cancelled while the address was in use
 ///             -EINVAL, ...  an option cannot be set: weft_socket_options.failed
 ///             -EMFILE, -ENFILE, -ENOMEM; -EPERM outside a virtual thread
 WEFT_API WEFT_MUST_CHECK int weft_dgram_bind(weft_dgram **dgram, const char *address,

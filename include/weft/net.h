@@ -33,13 +33,16 @@ struct weft_slice {
 /// Listens on an address such as "tcp://127.0.0.1:7000", "tcp://[::]:7000", "unix:///run/x.sock"; see
 /// weft_addr_parse(). `options` may be NULL. The listener belongs to the calling task's carrier.
 ///
+/// An address that is in use is tried again for a quarter of a second: the kernel gives back what a process
+/// that was killed had in io_uring a moment after its end.
+///
 /// Call from:  a virtual thread.
 /// Errors:     -EINVAL, -ENAMETOOLONG, -ENODEV, -ERANGE  the address cannot be understood (host
 ///             names but localhost are not looked up, and a port has to be there)
 ///             -EPROTONOSUPPORT  the scheme is unknown
 ///             -EPROTOTYPE  it is not the address of a stream
-///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2) and listen(2); with io_uring the
-///             port of a process that was killed is free only some 0.1 s after its end
+///             -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, ...  as bind(2) and listen(2)
+///             -ECANCELED  the calling task was cancelled while the address was in use
 ///             -EMFILE, -ENFILE, -ENOMEM; -EPERM outside a virtual thread
 WEFT_API WEFT_MUST_CHECK int weft_listen(weft_listener **listener, const char *address,
                                          const struct weft_socket_options *options);

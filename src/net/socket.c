@@ -3,6 +3,10 @@
 // Options are set in the order in which the struct names them, all before bind() and listen(): some
 // (buffers, reuse, v6only) have no effect later, and accepted connections inherit what the listener
 // has.
+//
+// io_uring keeps the sockets of a process that was killed, and so their addresses, until the kernel has
+// taken its ring apart in the background: up to some 0.1 s. So that a server can be started at once after
+// its predecessor, who finds an address in use tries again for a while before it says so.
 #include "net/socket.h"
 
 #include <errno.h>
@@ -10,11 +14,17 @@
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 
+#include <weft/time.h>
+
 #include "net/addr.h"
 
 enum {
     DEFAULT_BACKLOG = 1024,
 };
+
+// Each pause is twice as long as the one before: a quarter of a second in all.
+#define FIRST_PAUSE_NS (4 * WEFT_MS)
+#define LAST_PAUSE_NS (128 * WEFT_MS)
 
 #ifndef UDP_GRO
 #define UDP_GRO 104 // Linux 5.0
@@ -276,6 +286,20 @@ static int make_bound(int *fd, struct weft__socket_file *file, struct weft__carr
     return 0;
 }
 
+/// "*" is IPv6 and IPv4, or only the latter on a machine that has no IPv6.
+static int make_bound_somehow(int *fd, struct weft__socket_file *file,
+                              struct weft__carrier *carrier, const struct weft_addr *addr,
+                              const struct weft_socket_options *options, enum role role)
+{
+    int rc = make_bound(fd, file, carrier, addr, options, role);
+    if ((rc == -EAFNOSUPPORT || rc == -EADDRNOTAVAIL) && weft__addr_const(addr)->any_address) {
+        struct weft_addr v4 = *addr;
+        weft__addr_any_v4(&v4);
+        rc = make_bound(fd, file, carrier, &v4, options, role);
+    }
+    return rc;
+}
+
 static int open_bound(int *fd, struct weft__socket_file *file, struct weft__carrier *carrier,
                       const struct weft_addr *addr, const struct weft_socket_options *options,
                       enum role role)
@@ -287,11 +311,15 @@ static int open_bound(int *fd, struct weft__socket_file *file, struct weft__carr
     if (rc < 0 || weft_addr_kind(addr) == WEFT_ADDR_NONE) {
         return -EINVAL;
     }
-    rc = make_bound(fd, file, carrier, addr, &present, role);
-    if ((rc == -EAFNOSUPPORT || rc == -EADDRNOTAVAIL) && weft__addr_const(addr)->any_address) {
-        struct weft_addr v4 = *addr;
-        weft__addr_any_v4(&v4);
-        rc = make_bound(fd, file, carrier, &v4, &present, role);
+    rc = make_bound_somehow(fd, file, carrier, addr, &present, role);
+    bool waits = present.unix_existing != WEFT_UNIX_REFUSE; // whose file stays where it is
+    weft_time pause = FIRST_PAUSE_NS;
+    while (rc == -EADDRINUSE && waits && pause <= LAST_PAUSE_NS) {
+        rc = weft_sleep(pause);
+        if (rc == 0) {
+            rc = make_bound_somehow(fd, file, carrier, addr, &present, role);
+        }
+        pause *= 2;
     }
     return rc;
 }

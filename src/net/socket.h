@@ -34,6 +34,8 @@ int weft__socket_open(int *fd, struct weft__carrier *carrier, const struct weft_
 
 /// Makes a socket and binds it to `addr`; `file` is for weft__socket_close(). "*" becomes IPv4 on a
 /// machine without IPv6. The kernel knows the port that was chosen for port 0: weft__socket_local().
+/// While the address is in use the calling virtual thread, which is on `carrier`, waits a little:
+/// -EADDRINUSE afterwards, or -ECANCELED.
 int weft__socket_open_bound(int *fd, struct weft__socket_file *file, struct weft__carrier *carrier,
                             const struct weft_addr *addr,
                             const struct weft_socket_options *options);

@@ -1,5 +1,5 @@
 // listen_test.c - listening, accepting, serving; when peers vanish and descriptors run out.
-#include "support/test.h"
+#include "support/waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +52,60 @@ TEST_EVERYWHERE(an_address_in_use_is_refused)
     CHECK_OK(weft_listener_close(first));
     CHECK_OK(weft_listen(&second, text, NULL));
     CHECK_OK(weft_listener_close(second));
+}
+
+static int close_later(void *arg)
+{
+    CHECK_OK(weft_sleep(30 * WEFT_MS));
+    return weft_listener_close(arg);
+}
+
+/// Listens, and stops in a moment. `text` is where. Not on 127.0.0.1, where others may get the port then.
+static weft_task *hold_for_a_while(const char *address, char *text, size_t size)
+{
+    struct weft_attr attr = stay_here();
+    weft_listener *listener;
+    weft_task *holder;
+    CHECK_OK(weft_listen(&listener, address, NULL));
+    address_of(listener, text, size);
+    CHECK_OK(weft_spawn(&holder, close_later, listener, &attr));
+    return holder;
+}
+
+TEST_EVERYWHERE(an_address_that_is_in_use_is_free_in_a_moment)
+{
+    static const char *const addresses[] = { "tcp://127.0.0.77:0", "unix://" };
+    for (int i = 0; i < 2; i++) {
+        weft_listener *listener;
+        char text[WEFT_ADDR_TEXT_BYTES];
+        weft_task *holder = hold_for_a_while(addresses[i], text, sizeof text);
+        CHECK_OK(weft_listen(&listener, text, NULL));
+        CHECK_OK(weft_join(NULL, holder, WEFT_FOREVER));
+        CHECK_OK(weft_listener_close(listener));
+    }
+}
+
+static int listen_in_vain(void *arg)
+{
+    weft_listener *listener;
+    CHECK_EQ(weft_listen(&listener, arg, NULL), -ECANCELED);
+    CHECK(listener == NULL);
+    return 0;
+}
+
+TEST_EVERYWHERE(who_waits_for_an_address_is_cancelled)
+{
+    struct weft_attr attr = stay_here();
+    weft_listener *first;
+    weft_task *second;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    CHECK_OK(weft_listen(&first, "tcp://127.0.0.1:0", NULL));
+    address_of(first, text, sizeof text);
+    CHECK_OK(weft_spawn(&second, listen_in_vain, text, &attr));
+    CHECK_OK(weft_yield());
+    weft_task_cancel(second);
+    CHECK_OK(weft_join(NULL, second, WEFT_FOREVER));
+    CHECK_OK(weft_listener_close(first));
 }
 
 TEST_EVERYWHERE(accepting_obeys_its_deadline)
@@ -392,6 +446,18 @@ TEST_EVERYWHERE(tcp_is_served_on_every_carrier)
 TEST_EVERYWHERE(unix_is_served_on_every_carrier)
 {
     serve_and_talk("unix://", 0);
+}
+
+TEST_EVERYWHERE(an_address_that_is_free_in_a_moment_is_served)
+{
+    struct serving serving;
+    struct weft_scope scope;
+    char text[WEFT_ADDR_TEXT_BYTES];
+    weft_task *holder = hold_for_a_while("tcp://127.0.0.77:0", text, sizeof text);
+    start_serving(&serving, &scope, text, (struct weft_serve_options){ 0 });
+    CHECK_OK(weft_join(NULL, holder, WEFT_FOREVER));
+    weft_scope_cancel(&scope);
+    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
 }
 
 TEST_EVERYWHERE(connections_are_limited)

@@ -18,6 +18,7 @@
 #include <weft.h>
 
 #include "support/gather.h"
+#include "support/waiting.h"
 
 /// The body is a task, on both real drivers.
 #define TEST_SOCKETS(id)                                                                           \
@@ -298,8 +299,7 @@ static unsigned mode(void)
     return found.st_mode & 07777;
 }
 
-/// Leaves a socket file to which nobody is bound.
-static void leave_stale(int type)
+static int bind_file(int type)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
@@ -308,7 +308,13 @@ static void leave_stale(int type)
     if (type != SOCK_DGRAM) {
         CHECK_OK(listen(fd, 1));
     }
-    close(fd);
+    return fd;
+}
+
+/// Leaves a socket file to which nobody is bound.
+static void leave_stale(int type)
+{
+    close(bind_file(type));
     CHECK(exists());
 }
 
@@ -362,18 +368,67 @@ TEST_SOCKETS(a_stale_file_is_replaced)
     remove_folder();
 }
 
+static int close_later(void *arg)
+{
+    CHECK_OK(weft_sleep(30 * WEFT_MS));
+    return close(*(int *)arg);
+}
+
+TEST_SOCKETS(a_file_that_is_stale_in_a_moment_is_replaced)
+{
+    struct weft_scope scope;
+    weft_listener *listener;
+    weft_dgram *dgram;
+    make_folder();
+    for (int i = 0; i < 2; i++) {
+        int fd = bind_file(i == 0 ? SOCK_STREAM : SOCK_DGRAM);
+        CHECK_OK(weft_scope_init(&scope, WEFT_SCOPE_ALL, WEFT_FOREVER));
+        CHECK_OK(weft_scope_spawn(&scope, close_later, &fd));
+        if (i == 0) {
+            CHECK_OK(weft_listen(&listener, address("unix"), NULL));
+            CHECK_OK(weft_listener_close(listener));
+        } else {
+            CHECK_OK(weft_dgram_bind(&dgram, address("unixgram"), NULL));
+            CHECK_OK(weft_dgram_close(dgram));
+        }
+        CHECK_OK(weft_scope_join(&scope));
+    }
+    remove_folder();
+}
+
+static int is_refused(void *arg)
+{
+    const char *scheme = arg;
+    weft_listener *listener;
+    weft_dgram *dgram;
+    int rc = strcmp(scheme, "unix") == 0 ? weft_listen(&listener, address(scheme), NULL)
+                                         : weft_dgram_bind(&dgram, address(scheme), NULL);
+    CHECK_EQ(rc, -EADDRINUSE);
+    return 0;
+}
+
+/// All at once, because each tries for a while.
+static void are_refused(void)
+{
+    static char schemes[][12] = { "unix", "unixgram", "unixpacket" };
+    struct weft_attr attr = stay_here();
+    weft_task *tasks[3];
+    for (int s = 0; s < 3; s++) {
+        CHECK_OK(weft_spawn(&tasks[s], is_refused, schemes[s], &attr));
+    }
+    for (int s = 0; s < 3; s++) {
+        CHECK_OK(weft_join(NULL, tasks[s], WEFT_FOREVER));
+    }
+}
+
 TEST_SOCKETS(a_file_that_is_in_use_is_left_alone)
 {
     static const char *const schemes[] = { "unixgram", "unixpacket" };
-    weft_listener *alive, *second;
-    weft_dgram *dgram;
+    weft_listener *alive;
     weft_conn *client, *server;
     make_folder();
     CHECK_OK(weft_listen(&alive, address("unix"), NULL));
-    CHECK_EQ(weft_listen(&second, address("unix"), NULL), -EADDRINUSE);
-    for (int s = 0; s < 2; s++) {
-        CHECK_EQ(weft_dgram_bind(&dgram, address(schemes[s]), NULL), -EADDRINUSE);
-    }
+    are_refused();
     // It noticed nothing of the question, and still works.
     CHECK_EQ(weft_accept(&server, alive, weft_after(WEFT_MS)), -ETIMEDOUT);
     CHECK_OK(weft_dial(&client, address("unix"), NULL, soon()));
@@ -386,10 +441,7 @@ TEST_SOCKETS(a_file_that_is_in_use_is_left_alone)
         weft_dgram *bound;
         char text[4];
         CHECK_OK(weft_dgram_bind(&bound, address(schemes[s]), NULL));
-        for (int other = 0; other < 2; other++) {
-            CHECK_EQ(weft_dgram_bind(&dgram, address(schemes[other]), NULL), -EADDRINUSE);
-        }
-        CHECK_EQ(weft_listen(&second, address("unix"), NULL), -EADDRINUSE);
+        are_refused();
         if (s == 0) {
             CHECK_EQ(weft_dgram_recv(bound, text, 4, NULL, weft_after(WEFT_MS)), -ETIMEDOUT);
         }
