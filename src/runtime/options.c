@@ -298,6 +298,12 @@ static int resolve_carriers(struct weft_options *options, const struct weft__log
     return 0;
 }
 
+const char *weft__options_variable(size_t index)
+{
+    size_t count = WEFT__ARRAY_LEN(rows);
+    return index < count ? rows[index].variable : index == count ? "WEFT_SCHED" : NULL;
+}
+
 bool weft__options_describe(size_t index, struct weft__option_text *text)
 {
     if (index >= WEFT__ARRAY_LEN(rows)) {

@@ -24,4 +24,10 @@ struct weft__option_text {
 /// Describes option number `index`. False: there are no more.
 bool weft__options_describe(size_t index, struct weft__option_text *text);
 
+/// The variables of all options, one after the other. NULL: there are no more.
+const char *weft__options_variable(size_t index);
+
+/// Logs which variables in the environment are probably meant to be options.
+void weft__options_warn_misspelt(const struct weft__log *log);
+
 #endif

@@ -246,6 +246,7 @@ int weft__runtime_create_at(weft_runtime **out, const struct weft_options *optio
     *out = NULL;
     int rc = weft__options_resolve(&resolved, &log, options);
     if (rc == 0) {
+        weft__options_warn_misspelt(&log);
         rc = choose_driver(&driver, &resolved, &log);
     }
     if (rc < 0) {

@@ -323,6 +323,62 @@ TEST(the_stack_size_follows_the_same_order)
     CHECK_LE(stack_bytes_with(0), 256L << 10);
 }
 
+TEST(a_misspelt_variable_is_told)
+{
+    static const struct {
+        const char *name, *meant;
+    } misspelt[] = {
+        { "WEFT_CARIERS", "WEFT_CARRIERS" },
+        { "WEFT_CARRIER", "WEFT_CARRIERS" },
+        { "WEFT_CARRRIERS", "WEFT_CARRIERS" },
+        { "WEFT_MIN_CARRIERS", "WEFT_MAX_CARRIERS" },
+        { "WEFT_SHCED", "WEFT_SCHED" },
+        { "WEFT_LOGS", "WEFT_LOG" },
+        { "WEFT_SPIN_MS", "WEFT_SPIN_US" },
+        { "WEFT_POLERS", "WEFT_POLLER" },
+        { "WEFT_STEEL_SCPOE", "WEFT_STEAL_SCOPE" },
+    };
+    clear_environment();
+    for (size_t i = 0; i < sizeof misspelt / sizeof misspelt[0]; i++) {
+        struct weft_options options = quiet();
+        char expected[128];
+        (void)snprintf(expected, sizeof expected,
+                       "2 options: %s is not an option, did you mean %s?", misspelt[i].name,
+                       misspelt[i].meant);
+        gathered_clear(&logged);
+        setenv(misspelt[i].name, "3", 1);
+        CHECK_EQ(weft_run(nothing, NULL, &options), 0);
+        unsetenv(misspelt[i].name);
+        CHECK_LOGGED(&logged, expected);
+        CHECK_EQ(logged.count, 1);
+    }
+}
+
+TEST(variables_of_the_program_are_its_own)
+{
+    static const char *const own[] = {
+        "WEFT_",
+        "WEFT_X",
+        "WEFT_ID",
+        "WEFT_DB",
+        "WEFT_TEST_NAME",
+        "WEFT_BENCH_NET",
+        "WEFT_STATE",
+        "MY_WEFT_CARIERS",
+        "WEFTCARRIERS",
+        "WEFT_CARRIERS_OF_MY_PROGRAM",
+        "WEFT_A_NAME_THAT_IS_LONGER_THAN_THAT_OF_ANY_OPTION_WILL_EVER_HAVE_TO_BE",
+    };
+    clear_environment();
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        setenv(own[i], "1", 1);
+    }
+    setenv("WEFT_SCHED", "locality", 1);
+    struct weft_options options = quiet();
+    CHECK_EQ(weft_run(nothing, NULL, &options), 0);
+    CHECK_EQ(logged.count, 0);
+}
+
 static int leaks_a_handle(void *arg)
 {
     return weft_spawn((weft_task **)arg, nothing, NULL, NULL);
