@@ -15,7 +15,7 @@
 #include "task/scope.h"
 #include "task/word.h"
 
-int weft_join(int *result, weft_task *task, weft_time deadline)
+WEFT__FLATTEN int weft_join(int *result, weft_task *task, weft_time deadline)
 {
     struct weft__carrier *self = weft__carrier_self();
     struct weft__task *thread = weft__likely(self != NULL) ? self->current : weft__task_self();

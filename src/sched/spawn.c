@@ -21,6 +21,13 @@ _Static_assert(offsetof(struct weft__task, word) >= WEFT__STACK_KEPT_FROM &&
 
 static const struct weft_attr default_attr = WEFT_ATTR_INIT;
 
+/// What decides how a task is made, beside what is only copied into it.
+struct manner {
+    const struct weft_attr *attr;
+    struct weft_scheduler *policy;
+    bool uncounted;
+};
+
 static int check_attr(const struct weft__crew *crew, const struct weft_attr *attr)
 {
     size_t stack = attr->stack_size_bytes;
@@ -101,15 +108,16 @@ static bool inherits_tie(const struct weft__carrier *self, const struct weft_att
 }
 
 /// Everything but the memory's own fields and the word, which is last.
-static void fill(struct weft__task *task, struct weft__crew *crew, struct weft__carrier *self,
-                 const struct weft__spawn *spawn, const struct weft_attr *attr,
-                 struct weft_scheduler *own)
+static inline void fill(struct weft__task *task, struct weft__crew *crew,
+                        struct weft__carrier *self, const struct weft__spawn *spawn,
+                        struct manner manner, struct weft_scheduler *own)
 {
+    const struct weft_attr *attr = manner.attr;
     // After the zero word of the block's last user, for a dump that copies it meanwhile.
     atomic_thread_fence(memory_order_release);
     task->node.kind = WEFT__NODE_TASK;
     task->sched = own != NULL             ? &crew->abroad
-                  : spawn->policy != NULL ? spawn->policy
+                  : manner.policy != NULL ? manner.policy
                                           : &crew->sched;
     task->own = own;
     task->attachment = attr->attachment;
@@ -240,11 +248,12 @@ static void see_late_shutdown(struct weft__crew *crew, struct weft__carrier *sel
 
 /// The scheduler of the program's that the task will be on, with a reference, or NULL. One that was
 /// chosen for the whole runtime gets what it can take.
-static int enter_scheduler(struct weft_scheduler **own, struct weft__crew *crew,
-                           const struct weft__spawn *spawn, const struct weft_attr *attr)
+static inline int enter_scheduler(struct weft_scheduler **own, struct weft__crew *crew,
+                                  const struct weft__spawn *spawn, struct manner manner)
 {
+    const struct weft_attr *attr = manner.attr;
     bool migratable = attr->migratable || spawn->is_future;
-    *own = attr->scheduler != NULL ? attr->scheduler : spawn->policy != NULL ? NULL : crew->chosen;
+    *own = attr->scheduler != NULL ? attr->scheduler : manner.policy != NULL ? NULL : crew->chosen;
     if (weft__likely(*own == NULL)) {
         return 0;
     }
@@ -255,17 +264,18 @@ static int enter_scheduler(struct weft_scheduler **own, struct weft__crew *crew,
     return weft__scheduler_enter(*own, crew);
 }
 
-int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft__carrier *self,
-                const struct weft__spawn *spawn)
+static inline int spawn_as(struct manner manner, struct weft__task **handle,
+                           struct weft__crew *crew, struct weft__carrier *self,
+                           const struct weft__spawn *spawn)
 {
-    const struct weft_attr *attr = spawn->attr != NULL ? spawn->attr : &default_attr;
+    const struct weft_attr *attr = manner.attr;
     struct weft__task *task = NULL;
     int rc = spawn->is_future || spawn->fn != NULL ? check_attr(crew, attr) : -EINVAL;
     if (rc < 0) {
         return rc;
     }
     struct weft_scheduler *own;
-    rc = enter_scheduler(&own, crew, spawn, attr);
+    rc = enter_scheduler(&own, crew, spawn, manner);
     if (rc < 0) {
         return rc;
     }
@@ -274,7 +284,7 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     if (rc < 0) {
         goto leave_scheduler;
     }
-    fill(task, crew, self, spawn, attr, own);
+    fill(task, crew, self, spawn, manner, own);
     rc = inherit_locals(task, attr);
     if (rc < 0) {
         goto free_task;
@@ -282,15 +292,15 @@ int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft
     // Published before it is linked: a cancel that finds the child in the scope must be able to mark
     // it. Until on_start nobody runs it, whoever wakes it.
     uint64_t flags = (handle != NULL ? 0 : WEFT__WORD_DETACHED) |
-                     (spawn->uncounted        ? WEFT__WORD_RESIDENT
-                      : spawn->policy != NULL ? WEFT__WORD_POLLER
+                     (manner.uncounted        ? WEFT__WORD_RESIDENT
+                      : manner.policy != NULL ? WEFT__WORD_POLLER
                                               : 0);
     weft__word_init(task, handle != NULL ? 2 : 1, flags);
     rc = weft__scope_enter(spawn->scope, task);
     if (rc < 0) {
         goto free_locals;
     }
-    if (weft__likely(!spawn->uncounted)) {
+    if (!manner.uncounted) {
         count_spawn(crew, self);
     }
     if (handle != NULL) {
@@ -311,6 +321,32 @@ leave_scheduler:
         weft__scheduler_leave(own, NULL); // not the last: the caller has one
     }
     return rc;
+}
+
+WEFT__NOINLINE WEFT__FLATTEN static int spawn_unusually(struct weft__task **handle,
+                                                        struct weft__crew *crew,
+                                                        struct weft__carrier *self,
+                                                        const struct weft__spawn *spawn)
+{
+    const struct manner manner = {
+        .attr = spawn->attr != NULL ? spawn->attr : &default_attr,
+        .policy = spawn->policy,
+        .uncounted = spawn->uncounted,
+    };
+    return spawn_as(manner, handle, crew, self, spawn);
+}
+
+/// Making a task is mostly questions about attributes that it seldom has. So the same code is here twice, and
+/// in the usual one the compiler knows the answers.
+WEFT__FLATTEN int weft__spawn(struct weft__task **handle, struct weft__crew *crew,
+                              struct weft__carrier *self, const struct weft__spawn *spawn)
+{
+    const struct manner usual = { .attr = &default_attr };
+    if (weft__unlikely(self == NULL || spawn->attr != NULL || spawn->policy != NULL ||
+                       spawn->uncounted)) {
+        return spawn_unusually(handle, crew, self, spawn);
+    }
+    return spawn_as(usual, handle, crew, self, spawn);
 }
 
 void *weft__host_alloc(struct weft__task *task, size_t size_bytes)
