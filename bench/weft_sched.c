@@ -276,8 +276,6 @@ int sched_run(struct contender_result *out, uint64_t count, int (*once)(struct s
     struct sched_round round = { .out = out, .count = count, .once = once };
     struct weft_options options = WEFT_OPTIONS_INIT;
     options.carriers = carriers;
-    options.stack_cache = 2 *
-                          SCHED_SPAWNED; // as many as live at a time: else it measures page faults
     options.policy = policy == STEALING ? WEFT_POLICY_STEALING : WEFT_POLICY_LOCALITY;
     options.steal = policy == STEAL ? WEFT_STEAL_ON : WEFT_STEAL_OFF;
     int rc = weft_run(sched_main, &round, &options);

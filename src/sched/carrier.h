@@ -90,6 +90,7 @@ struct weft__carrier {
     weft_time coarse_now;       // the clock when it was last read
     weft_time slice_end;        // of the running task; 0: not asked for yet
     struct weft__stack_cache stacks;
+    struct weft__timer trims_stacks; // trim.c
     struct weft__block_cache blocks;
     uint64_t next_id;
     struct weft__rng random; // for choices that are to be fair (src/select, steal.c)

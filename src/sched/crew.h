@@ -178,6 +178,10 @@ struct weft__spawn {
 int weft__spawn(struct weft__task **handle, struct weft__crew *crew, struct weft__carrier *self,
                 const struct weft__spawn *spawn);
 
+/// More stacks lie idle than are kept: sees to it that those go which are not needed (trim.c). `self` is the
+/// calling carrier, or NULL.
+void weft__stacks_are_many(struct weft__crew *crew, struct weft__carrier *self);
+
 /// The one of two carriers, drawn at random, that has less to do, for a task that the caller is about
 /// to spawn there (place.c).
 struct weft__carrier *weft__place_lighter(struct weft__crew *crew, struct weft__carrier *self);

@@ -203,8 +203,10 @@ void weft__thread_free(struct weft__task *task, struct weft__carrier *carrier)
     struct weft__crew *crew = task->crew;
     bool ours = carrier != NULL && carrier->crew == crew;
     weft__context_forget(&task->context);
-    weft__stack_give(crew->stacks, ours ? &carrier->stacks : NULL, task,
-                     (size_t)1 << task->stack_shift);
+    if (weft__unlikely(weft__stack_give(crew->stacks, ours ? &carrier->stacks : NULL, task,
+                                        (size_t)1 << task->stack_shift))) {
+        weft__stacks_are_many(crew, ours ? carrier : NULL);
+    }
 }
 
 void weft__future_free(struct weft__task *task, struct weft__carrier *carrier)

@@ -5,8 +5,12 @@
 //     fresh --take--> in use --give--> warm in a cache ---a batch---> warm in the pool
 //                        ^                   |                            |
 //                        +-------take--------+-----------a batch----------+
-//                        |                                                | too many: zap()
+//                        |                                                | not needed: zap()
 //                        +----------------------take--------------------- cold in the pool
+//
+// A slot that was cold costs page faults, microseconds instead of nanoseconds, and a program that starts
+// ten thousand threads does so again. So what is warm beyond the limit stays so for a while: each look,
+// a second apart, finds how few were in the pool since the one before, which so many nobody has needed.
 //
 // Caches belong to one carrier and know no lock. They are small, two batches at most, and slots travel
 // between them and the pool by whole batches: one carrier may spawn what another one ends, and what
@@ -71,8 +75,10 @@ _Static_assert(offsetof(struct batch, kept) == WEFT__STACK_KEPT_FROM &&
                    offsetof(struct batch, others) == WEFT__STACK_KEPT_TO,
                "as promised there");
 
-// Slots that the pool sends to the kernel at a time, if it has that many.
-#define ZAP_AT_ONCE 512
+// Slots that go to the kernel at a time: about as many as it takes in a tenth of a millisecond.
+#define ZAP_AT_ONCE 128
+#define LOOK_EVERY_NS WEFT_S
+#define ZAP_EVERY_NS WEFT_MS
 // So many takes ahead: each block is a cache miss in a page of its own.
 #define PREFETCHED 2
 #define PREFETCHED_LINES 7
@@ -85,6 +91,9 @@ struct group {
     struct weft__slab *recent; // where a cold slot was put or found last
     struct batch *warm;
     int warm_count; // in all of them
+    int warm_least; // since the last look
+    int unneeded;   // of these, that the last look found
+    weft_time looked;
     uint64_t cold_count;
     // Under the pool's grow lock.
     uint32_t next_slots;
@@ -237,6 +246,14 @@ static bool take_fresh(struct group *group, struct weft__slab **slab, uint32_t *
     return true;
 }
 
+// Under the lock.
+static void count_warm(struct group *group, int more)
+{
+    group->warm_count += more;
+    group->warm_least = group->warm_count < group->warm_least ? group->warm_count
+                                                              : group->warm_least;
+}
+
 // Under the lock. A warm slot, and with it its batch for the cache, which is empty; NULL if there is none.
 static void *take_warm(struct group *group, struct weft__stack_cache *cache)
 {
@@ -245,11 +262,11 @@ static void *take_warm(struct group *group, struct weft__stack_cache *cache)
         return NULL;
     }
     if (cache == NULL && batch->count > 0) {
-        group->warm_count--;
+        count_warm(group, -1);
         return batch->others[--batch->count];
     }
     group->warm = batch->next;
-    group->warm_count -= 1 + batch->count;
+    count_warm(group, -1 - batch->count);
     if (cache != NULL) {
         memcpy(cache->slots, batch->others, (size_t)batch->count * sizeof batch->others[0]);
         cache->count = batch->count;
@@ -335,11 +352,15 @@ static WEFT__NOINLINE int take_slowly(struct weft__stack_pool *pool,
     return 0;
 }
 
+static bool is_default(const struct weft__stack_pool *pool, size_t size_bytes)
+{
+    return size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
+}
+
 static bool is_cached(const struct weft__stack_pool *pool, const struct weft__stack_cache *cache,
                       size_t size_bytes)
 {
-    return cache != NULL &&
-           size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
+    return cache != NULL && is_default(pool, size_bytes);
 }
 
 /// The lines that a spawn writes: the block's, and the frame below it.
@@ -448,17 +469,16 @@ static void zap(struct weft__stack_pool *pool, size_t size_bytes, struct batch *
     }
 }
 
-// Under the lock. Takes batches off that are too many, and some more, so that it is not for each one.
-static struct batch *take_surplus(struct group *group, int warm_max)
+// Under the lock. Takes batches off until no more than `most` slots are left in others.
+static struct batch *take_off(struct group *group, int most)
 {
-    int spare = warm_max / 4 < ZAP_AT_ONCE ? warm_max / 4 : ZAP_AT_ONCE;
     struct batch *first = group->warm;
     struct batch **link = &group->warm;
-    if (group->warm_count <= warm_max) {
+    if (group->warm_count <= most) {
         return NULL;
     }
-    while (*link != NULL && group->warm_count > warm_max - spare) {
-        group->warm_count -= 1 + (*link)->count;
+    while (*link != NULL && group->warm_count > most) {
+        count_warm(group, -1 - (*link)->count);
         link = &(*link)->next;
     }
     struct batch *rest = *link;
@@ -467,53 +487,117 @@ static struct batch *take_surplus(struct group *group, int warm_max)
     return first;
 }
 
-// Takes `count` blocks, which are listed in the last of them.
-static void give_to_pool(struct weft__stack_pool *pool, size_t size_bytes, void *const *blocks,
+static int warm_limit(const struct weft__stack_pool *pool, size_t size_bytes)
+{
+    return is_default(pool, size_bytes) ? pool->warm_max : (int)(WARM_MAX_BYTES / size_bytes);
+}
+
+/// At once, and some more, so that it is not for each one.
+static void shed(struct weft__stack_pool *pool, size_t size_bytes)
+{
+    struct group *group = group_of(pool, size_bytes);
+    int limit = warm_limit(pool, size_bytes);
+    int more = limit / 4 < ZAP_AT_ONCE ? limit / 4 : ZAP_AT_ONCE;
+    weft__lock_acquire(&pool->lock);
+    struct batch *surplus = group->warm_count > limit ? take_off(group, limit - more) : NULL;
+    weft__lock_release(&pool->lock);
+    zap(pool, size_bytes, surplus);
+}
+
+void weft__stack_shed(struct weft__stack_pool *pool)
+{
+    shed(pool, atomic_load_explicit(&pool->default_bytes, memory_order_relaxed));
+}
+
+// Under the lock.
+static void look(struct group *group, int limit, weft_time now)
+{
+    if (now >= group->looked + LOOK_EVERY_NS) {
+        group->unneeded = group->warm_least > limit ? group->warm_least - limit : 0;
+        group->warm_least = group->warm_count;
+        group->looked = now;
+    }
+}
+
+// Under the lock. When there is something to do again.
+static weft_time next_trim(const struct group *group, int limit, weft_time now)
+{
+    if (group->warm_count <= limit) {
+        return WEFT_FOREVER;
+    }
+    return group->unneeded > 0 ? now + ZAP_EVERY_NS : group->looked + LOOK_EVERY_NS;
+}
+
+weft_time weft__stack_trim(struct weft__stack_pool *pool, weft_time now)
+{
+    size_t size_bytes = atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
+    struct group *group = group_of(pool, size_bytes);
+    int limit = pool->warm_max;
+    weft__lock_acquire(&pool->lock);
+    look(group, limit, now);
+    int before = group->warm_count;
+    int most = group->unneeded < ZAP_AT_ONCE ? group->unneeded : ZAP_AT_ONCE;
+    struct batch *surplus = take_off(group, before - most > limit ? before - most : limit);
+    int taken = before - group->warm_count;
+    group->unneeded = group->unneeded > taken ? group->unneeded - taken : 0;
+    weft_time next = next_trim(group, limit, now);
+    weft__lock_release(&pool->lock);
+    zap(pool, size_bytes, surplus);
+    return next;
+}
+
+// Takes `count` blocks, which are listed in the last of them. True: the pool has more than it keeps.
+static bool give_to_pool(struct weft__stack_pool *pool, size_t size_bytes, void *const *blocks,
                          int count)
 {
     struct group *group = group_of(pool, size_bytes);
-    bool cached = size_bytes == atomic_load_explicit(&pool->default_bytes, memory_order_relaxed);
-    int warm_max = cached ? pool->warm_max : (int)(WARM_MAX_BYTES / size_bytes);
     struct batch *batch = blocks[count - 1];
     batch->count = count - 1;
     memcpy(batch->others, blocks, (size_t)batch->count * sizeof batch->others[0]);
     weft__lock_acquire(&pool->lock);
     batch->next = group->warm;
     group->warm = batch;
-    group->warm_count += count;
-    struct batch *surplus = take_surplus(group, warm_max);
+    count_warm(group, count);
+    bool many = group->warm_count > warm_limit(pool, size_bytes);
     weft__lock_release(&pool->lock);
-    zap(pool, size_bytes, surplus);
+    return many;
 }
 
-// Sends the oldest batch, or what there is, to the pool.
-static WEFT__NOINLINE void cache_shrink(struct weft__stack_pool *pool,
+// Sends the oldest batch, or what there is, to the pool. Returns as give_to_pool().
+static WEFT__NOINLINE bool cache_shrink(struct weft__stack_pool *pool,
                                         struct weft__stack_cache *cache)
 {
     int count = cache->count < pool->batch ? cache->count : pool->batch;
-    give_to_pool(pool, atomic_load(&pool->default_bytes), cache->slots, count);
+    bool many = give_to_pool(pool, atomic_load(&pool->default_bytes), cache->slots, count);
     cache->count -= count;
     memmove(cache->slots, cache->slots + count, (size_t)cache->count * sizeof cache->slots[0]);
+    return many;
 }
 
-void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
+bool weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
                       size_t size_bytes)
 {
+    bool many = false;
     announce_end(block, size_bytes);
     if (!is_cached(pool, cache, size_bytes)) {
-        give_to_pool(pool, size_bytes, &block, 1);
-        return;
+        many = give_to_pool(pool, size_bytes, &block, 1);
+        if (many && !is_default(pool, size_bytes)) {
+            shed(pool, size_bytes);
+            many = false;
+        }
+        return many;
     }
     if (weft__unlikely(cache->count == pool->cache_slots)) {
-        cache_shrink(pool, cache);
+        many = cache_shrink(pool, cache);
     }
     cache->slots[cache->count++] = block;
+    return many;
 }
 
 void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_cache *cache)
 {
     while (cache->count > 0) {
-        cache_shrink(pool, cache);
+        (void)cache_shrink(pool, cache);
     }
 }
 

@@ -22,6 +22,8 @@
 #ifndef WEFT_TASK_STACK_H
 #define WEFT_TASK_STACK_H
 
+#include <weft/time.h>
+
 #include "base/base.h"
 
 struct weft_allocator;
@@ -66,10 +68,18 @@ void weft__stack_pool_destroy(struct weft__stack_pool *pool);
 int weft__stack_take(struct weft__stack_pool *pool, struct weft__stack_cache *cache,
                      size_t size_bytes, void **block, void **low);
 
-/// Gives a slot back. An overfull cache returns a batch to the pool; what is idle in the pool beyond
-/// its limit gives its pages back to the kernel.
-void weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
+/// Gives a slot back. An overfull cache returns a batch to the pool. True: more than its limit lies idle
+/// there, and the caller sees to it, by weft__stack_trim() in a second, or else by weft__stack_shed() now.
+bool weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, void *block,
                       size_t size_bytes);
+
+/// Gives pages back to the kernel of slots that lay idle in the pool, beyond its limit, all the time between
+/// two calls that are at least a second apart; some of them. Returns when to call it again, or
+/// WEFT_FOREVER.
+weft_time weft__stack_trim(struct weft__stack_pool *pool, weft_time now);
+
+/// Gives pages back of all that lie idle in the pool beyond its limit.
+void weft__stack_shed(struct weft__stack_pool *pool);
 
 /// Empties a cache into the pool.
 void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_cache *cache);

@@ -48,9 +48,10 @@ static struct slot take(struct weft__stack_pool *pool, struct weft__stack_cache 
     return (struct slot){ block, low, size_bytes };
 }
 
-static void give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, struct slot slot)
+/// True: the pool has more than it keeps.
+static bool give(struct weft__stack_pool *pool, struct weft__stack_cache *cache, struct slot slot)
 {
-    weft__stack_give(pool, cache, slot.block, slot.size_bytes);
+    return weft__stack_give(pool, cache, slot.block, slot.size_bytes);
 }
 
 static char *slot_base(struct slot slot)
@@ -297,6 +298,7 @@ TEST(idle_slots_give_their_pages_back_and_read_as_zero)
         memset(slots[i].block + WEFT__STACK_KEPT_FROM, 0, 8); // the task layer's word
         give(pool, NULL, slots[i]);
     }
+    weft__stack_shed(pool);
     int cold = 0;
     for (int i = 0; i < SLOTS; i++) {
         CHECK(is_zero(slots[i].block + WEFT__STACK_KEPT_FROM, 8));
@@ -307,6 +309,56 @@ TEST(idle_slots_give_their_pages_back_and_read_as_zero)
     for (int i = 0; i < SLOTS; i++) {
         check_slot(take(pool, NULL, DEFAULT_SIZE));
     }
+    weft__stack_pool_destroy(pool);
+}
+
+/// Takes all of them, and gives them back. True: the pool has more than it keeps.
+static bool use(struct weft__stack_pool *pool, struct slot *slots, int count)
+{
+    bool many = false;
+    for (int i = 0; i < count; i++) {
+        slots[i] = take(pool, NULL, DEFAULT_SIZE);
+        memset(slots[i].low, 0xff, (size_t)(slots[i].block - slots[i].low) + BLOCK_BYTES);
+    }
+    for (int i = 0; i < count; i++) {
+        many = give(pool, NULL, slots[i]);
+    }
+    return many;
+}
+
+static int count_cold(const struct slot *slots, int count)
+{
+    int cold = 0;
+    for (int i = 0; i < count; i++) {
+        cold += weft__stack_touched(slots[i].low, slots[i].block - 4096) == 0;
+    }
+    return cold;
+}
+
+TEST(idle_slots_stay_warm_as_long_as_they_are_needed)
+{
+    enum { SLOTS = 300, LIMIT = 2 };
+    struct weft__stack_pool *pool = make_pool(1, NULL);
+    struct slot slots[SLOTS], some[SLOTS / 2];
+    weft_time now = 5 * WEFT_S;
+    CHECK(use(pool, slots, SLOTS));
+    CHECK_EQ(weft__stack_trim(pool, now), now + WEFT_S); // all were in use
+    CHECK_EQ(weft__stack_trim(pool, now + WEFT_S / 2),
+             now + WEFT_S); // who asks too early is told so
+    use(pool, some, SLOTS / 2);
+    CHECK_EQ(count_cold(slots, SLOTS), 0);
+    now += WEFT_S;
+    weft_time next = weft__stack_trim(pool, now); // half of them were not needed
+    CHECK_EQ(next, now + WEFT_MS);
+    CHECK_EQ(weft__stack_trim(pool, next), now + WEFT_S);
+    CHECK_EQ(count_cold(slots, SLOTS), SLOTS / 2 - LIMIT);
+    now += WEFT_S;
+    while (next != WEFT_FOREVER) {
+        next = weft__stack_trim(pool, now);
+        now += WEFT_MS;
+    }
+    CHECK_EQ(count_cold(slots, SLOTS), SLOTS - LIMIT);
+    CHECK(!use(pool, some, LIMIT)); // what stays is enough for these
     weft__stack_pool_destroy(pool);
 }
 
@@ -379,6 +431,7 @@ TEST(each_visits_every_slot_in_use_once)
     for (int i = 0; i < SLOTS; i++) {
         give(pool, NULL, slots[i]);
     }
+    weft__stack_shed(pool);
     visits = 0;
     CHECK_EQ(weft__stack_pool_each(pool, mark, &visits), 0);
     CHECK_LE(visits, SLOTS / 2); // those that went cold are left out
@@ -390,6 +443,17 @@ struct crowd {
     _Atomic int stop;
     uint64_t seed;
 };
+
+/// At once, or as if a second had passed.
+static void shrink(struct weft__stack_pool *pool, uint64_t *seed)
+{
+    static _Atomic weft_time now = WEFT_S;
+    if (test_random(seed) % 2 == 0) {
+        weft__stack_shed(pool);
+    } else {
+        (void)weft__stack_trim(pool, atomic_fetch_add(&now, WEFT_S));
+    }
+}
 
 static void *take_and_give(void *arg)
 {
@@ -409,7 +473,9 @@ static void *take_and_give(void *arg)
             uintptr_t owner;
             memcpy(&owner, slot->block + 64, sizeof owner);
             CHECK_EQ(owner, (uintptr_t)slot);
-            give(crowd->pool, test_random(&seed) % 4 == 0 ? NULL : &cache, *slot);
+            if (give(crowd->pool, test_random(&seed) % 4 == 0 ? NULL : &cache, *slot)) {
+                shrink(crowd->pool, &seed);
+            }
             slot->block = NULL;
         }
     }
