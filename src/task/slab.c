@@ -1,19 +1,20 @@
 // slab.c - large mappings cut into equal slots.
 //
-// Colours. Slots are a power of two apart, so without care all control blocks and all saved frames
-// would share a few cache sets, and their pages a few TLB sets. The gap above a block is therefore
-// some pages plus some lines, by the number of the slot:
+// Colours. If slots were a power of two apart, all control blocks and all saved frames would share a few
+// cache sets, and their pages a few TLB sets. So there is a page between two slots, which nobody touches,
+// and some lines above each block, by the number of the slot:
 //
 //     |<------------- the only page that a sleeping thread needs ----------->|
-//     | ... deeper calls | saved frame, outer calls | block | 0..15 lines gap | 0..7 pages gap |
+//     | ... deeper calls | saved frame, outer calls | block | 0..15 lines gap | a page | next slot
 //
 // With 16 lines a block of 1 KiB still leaves more than 2 KiB of that page to the stack.
 //
-// Measured on Zen 4, round robin: 16 lines against none are worth 10% at 1,000 contexts. Pages are
-// worth nothing there, but cost nothing either as long as the line changes fastest, so that
-// neighbours are a constant stride apart (the page first: 41 instead of 37 ns at 10,000, the
-// prefetcher is lost). They are for processors that index their second-level TLB by plain address
-// bits, where 256 KiB slots would have 24 of 1,536 entries to share.
+// Measured on Zen 4, round robin: the lines are worth 10% at 1,000 contexts, the page 20% there and at
+// 2,000, and 5 to 8% at 4,000 and 10,000, which no TLB holds; 1,000 that are spawned and joined cost 15%
+// less with it. The line changes with each slot, so that neighbours are a constant stride apart, which
+// the prefetcher likes.
+//
+// Rejected: pages of the slot's own as a gap (they are lost to the stack, and as many as help are half of it).
 #include "task/slab.h"
 
 #include <errno.h>
@@ -29,15 +30,18 @@
 
 enum state { DEAD, IDLE, OWNED };
 
-#define COLOUR_PAGE_BYTES ((size_t)4096) // the unit, whatever the machine's page size
-#define PAGE_COLOURS 8
 #define LINE_COLOURS 16
 
 static _Atomic(struct weft__slab *) newest;
 
+size_t weft__slab_stride(size_t slot_bytes)
+{
+    return slot_bytes + weft__sys_page_bytes();
+}
+
 static size_t slab_bytes(const struct weft__slab *slab)
 {
-    return (size_t)slab->slots << slab->shift;
+    return slab->slots * slab->stride;
 }
 
 static char *slab_base(const struct weft__slab *slab)
@@ -45,28 +49,21 @@ static char *slab_base(const struct weft__slab *slab)
     return atomic_load_explicit(&slab->base, memory_order_acquire);
 }
 
-// The offset of the block in its slot. An eighth of a small slot is all that colours may take.
-// tools/gdb/weft-gdb.py computes it too.
+// The offset of the block in its slot. tools/gdb/weft-gdb.py computes it too.
 static size_t block_offset(const struct weft__slab *slab, uint32_t slot)
 {
-    size_t slot_bytes = (size_t)1 << slab->shift;
-    size_t page_colours = slot_bytes / (8 * COLOUR_PAGE_BYTES);
-    if (page_colours > PAGE_COLOURS) {
-        page_colours = PAGE_COLOURS;
-    }
-    size_t line = slot % LINE_COLOURS;
-    size_t page = slot / LINE_COLOURS % page_colours;
-    return slot_bytes - page * COLOUR_PAGE_BYTES - line * WEFT__LINE - slab->block_bytes;
+    size_t gap = slot % LINE_COLOURS * WEFT__LINE;
+    return ((size_t)1 << slab->shift) - gap - slab->block_bytes;
 }
 
 void *weft__slab_block(const struct weft__slab *slab, uint32_t slot)
 {
-    return slab_base(slab) + ((size_t)slot << slab->shift) + block_offset(slab, slot);
+    return slab_base(slab) + slot * slab->stride + block_offset(slab, slot);
 }
 
 void weft__slab_guard(struct weft__slab *slab, uint32_t slot)
 {
-    char *base = slab_base(slab) + ((size_t)slot << slab->shift);
+    char *base = slab_base(slab) + slot * slab->stride;
     if (weft__guard_install(base, WEFT__STACK_GUARD_BYTES) == WEFT__GUARD_MAPPED) {
         atomic_fetch_add_explicit(&slab->guard_vmas, 1, memory_order_relaxed);
     }
@@ -81,8 +78,8 @@ bool weft__slab_find_guard(const void *address, struct weft__guard_owner *owner)
         if (base == NULL || (const char *)address < base || offset >= slab_bytes(slab)) {
             continue;
         }
-        uint32_t slot = (uint32_t)(offset >> slab->shift);
-        size_t in_slot = offset & (((size_t)1 << slab->shift) - 1);
+        uint32_t slot = (uint32_t)(offset / slab->stride);
+        size_t in_slot = offset % slab->stride;
         if (slot >= atomic_load_explicit(&slab->used, memory_order_relaxed) ||
             in_slot >= WEFT__STACK_GUARD_BYTES) {
             return false;
@@ -124,6 +121,7 @@ static struct weft__slab *descriptor(unsigned shift, uint32_t slots, size_t bloc
         return NULL;
     }
     slab->shift = (uint8_t)shift;
+    slab->stride = weft__slab_stride((size_t)1 << shift);
     slab->slots = slots;
     slab->block_bytes = (uint32_t)block_bytes;
     atomic_init(&slab->state, OWNED);
@@ -158,20 +156,21 @@ int weft__slab_open(struct weft__slab **slab, const struct weft_stack_provider *
         return 0;
     }
     void *base;
-    int rc = map(&base, provider, (size_t)slots << shift, (size_t)1 << shift);
+    size_t stride = weft__slab_stride((size_t)1 << shift);
+    int rc = map(&base, provider, slots * stride, weft__sys_page_bytes());
     while (rc < 0 && slots > 1) {
         slots /= 2;
-        rc = map(&base, provider, (size_t)slots << shift, (size_t)1 << shift);
+        rc = map(&base, provider, slots * stride, weft__sys_page_bytes());
     }
     if (rc < 0) {
         return rc;
     }
     *slab = descriptor(shift, slots, block_bytes);
     if (*slab == NULL) {
-        unmap(provider, base, (size_t)slots << shift);
+        unmap(provider, base, slots * stride);
         return -ENOMEM;
     }
-    weft_assert(((uintptr_t)base & (((size_t)1 << shift) - 1)) == 0);
+    weft_assert(((uintptr_t)base & (weft__sys_page_bytes() - 1)) == 0);
     atomic_store_explicit(&(*slab)->base, base, memory_order_release);
     return 0;
 }
@@ -180,7 +179,7 @@ void weft__slab_close(struct weft__slab *slab, const struct weft_stack_provider 
 {
     char *base = slab_base(slab);
     uint32_t used = atomic_load_explicit(&slab->used, memory_order_relaxed);
-    size_t used_bytes = (size_t)used << slab->shift;
+    size_t used_bytes = used * slab->stride;
     atomic_store_explicit(&slab->used, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->next, NULL, memory_order_relaxed);
     for (uint32_t i = 0; i < (slab->slots + 63) / 64; i++) {

@@ -24,6 +24,7 @@ struct weft__slab {
     uint32_t slots;
     uint32_t block_bytes; // whole lines
     uint8_t shift;        // log2 of a slot's size
+    size_t stride;        // from slot to slot
 
     _Atomic uint8_t state;
     _Atomic(char *) base; // NULL while DEAD
@@ -38,6 +39,9 @@ struct weft__slab {
     // One bit per slot: free, and its pages were given back. Written under the pool's lock.
     _Atomic uint64_t cold[];
 };
+
+/// How far slots of this size are apart.
+size_t weft__slab_stride(size_t slot_bytes);
 
 /// Finds or maps a slab with slots of 2^`shift` bytes for control blocks of `block_bytes`: about
 /// `slots` of them, or fewer if address space is short. The caller owns it until close.

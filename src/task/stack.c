@@ -112,9 +112,10 @@ struct weft__stack_pool {
     struct group groups[MAX_SHIFT - MIN_SHIFT + 1];
 };
 
+// A block is in the last 4096 bytes of its slot.
 static char *slot_of(void *block, size_t size_bytes)
 {
-    return (char *)block - ((uintptr_t)block & (size_bytes - 1));
+    return (char *)block + (-(uintptr_t)block & 4095) - size_bytes;
 }
 
 static struct group *group_of(struct weft__stack_pool *pool, size_t size_bytes)
@@ -406,7 +407,7 @@ static struct weft__slab *slab_of(struct group *group, const char *slot)
     }
     for (;;) {
         const char *base = atomic_load_explicit(&slab->base, memory_order_relaxed);
-        if (slot >= base && slot < base + ((size_t)slab->slots << slab->shift)) {
+        if (slot >= base && slot < base + slab->slots * slab->stride) {
             return slab;
         }
         slab = atomic_load_explicit(&slab->next, memory_order_relaxed);
@@ -424,10 +425,10 @@ static void zap_run(struct weft__stack_pool *pool, size_t size_bytes, char *star
     char *pages = start + WEFT__STACK_GUARD_BYTES;
     weft__sys_advise(pages, (size_t)(end - pages), MADV_DONTNEED);
     weft__lock_acquire(&pool->lock);
-    for (; start < end; start += size_bytes) {
+    for (size_t stride = weft__slab_stride(size_bytes); start < end; start += stride) {
         struct weft__slab *slab = slab_of(group, start);
         const char *base = atomic_load_explicit(&slab->base, memory_order_relaxed);
-        set_cold(group, slab, (uint32_t)((size_t)(start - base) >> slab->shift), true);
+        set_cold(group, slab, (uint32_t)((size_t)(start - base) / slab->stride), true);
     }
     weft__lock_release(&pool->lock);
 }
@@ -440,15 +441,16 @@ struct run {
 
 static void zap_slot(struct weft__stack_pool *pool, size_t size_bytes, struct run *run, char *slot)
 {
+    size_t stride = weft__slab_stride(size_bytes);
     if (run->start != NULL && slot == run->end) {
-        run->end += size_bytes;
-    } else if (run->start != NULL && slot + size_bytes == run->start) {
+        run->end += stride;
+    } else if (run->start != NULL && slot + stride == run->start) {
         run->start = slot;
     } else {
         if (run->start != NULL) {
             zap_run(pool, size_bytes, run->start, run->end);
         }
-        *run = (struct run){ slot, slot + size_bytes };
+        *run = (struct run){ slot, slot + stride };
     }
 }
 

@@ -1,14 +1,14 @@
 // stack.h - stacks for virtual threads: slabs, slots, guards, caches.
 //
-// A slab is a large aligned mapping cut into slots of one size (a power of two). The top of each
+// A slab is a large mapping cut into slots of one size (a power of two). The top of each
 // slot holds the control block of the thread that uses it; the stack grows down from there:
 //
 //     slot base                                                             slot end
-//     | guard 64 KiB | ............ stack ............ | block | colour gap |
+//     | guard 64 KiB | ............ stack ............ | block | colour gap | a page | next slot
 //                    ^ low                             ^ high = block address
 //
-// The colour gap (whole pages plus cache lines, never touched) differs from slot to slot, so that
-// thousands of stacks do not fight for the same cache and TLB sets.
+// The colour gap (some lines, never touched) differs from slot to slot, and slots are a page more apart
+// than they are large, so that thousands of stacks do not fight for the same cache and TLB sets.
 //
 // Memory is type-stable: a block's address is a block's address for as long as its runtime exists
 // (with the default provider: as long as the process does, because slabs go to a process-wide pool

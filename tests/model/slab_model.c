@@ -16,16 +16,21 @@
 #include "mc.h"
 #include "stage.h"
 
-enum { SHIFT = 17, SLOTS = 4, BLOCK = 256 };
+enum { SHIFT = 17, SLOTS = 4, BLOCK = 256, PAGE = 4096 };
 
 static _Atomic uintptr_t mapped; // places that were given out
 static int guards[8];            // plain, of the slabs by place: written by their owners
 
 static const struct weft_stack_provider *provider; // NULL: mappings stay when slabs are closed
 
+size_t weft__sys_page_bytes(void)
+{
+    return PAGE;
+}
+
 int weft__sys_map(void **base, size_t size_bytes, size_t align)
 {
-    mc_assert(size_bytes == (size_t)SLOTS << SHIFT && align == (size_t)1 << SHIFT);
+    mc_assert(size_bytes == SLOTS * (((size_t)1 << SHIFT) + PAGE) && align == PAGE);
     uintptr_t place = atomic_fetch_add_explicit(&mapped, 1, memory_order_relaxed) + 1;
     *base = (void *)(place << (SHIFT + 3)); // nobody touches it
     return 0;

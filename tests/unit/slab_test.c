@@ -144,7 +144,7 @@ TEST(memory_that_cannot_be_marked_is_guarded_by_mappings)
 
 TEST(a_provider_short_of_space_is_asked_for_less)
 {
-    struct provider provider = { .max_bytes = SIZE, .left = 5 };
+    struct provider provider = { .max_bytes = SIZE + weft__sys_page_bytes(), .left = 5 };
     struct weft__stack_pool *pool = make_pool(&provider);
     char *block;
     char *low;
@@ -161,7 +161,7 @@ TEST(a_provider_short_of_space_is_asked_for_less)
 
 TEST(an_exhausted_pool_recovers_when_a_slot_comes_back)
 {
-    struct provider provider = { .max_bytes = SIZE, .left = 1 };
+    struct provider provider = { .max_bytes = SIZE + weft__sys_page_bytes(), .left = 1 };
     struct weft__stack_pool *pool = make_pool(&provider);
     char *first;
     char *block;

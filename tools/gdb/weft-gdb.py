@@ -22,7 +22,7 @@ import gdb.unwinder
 LIFE, IDLE, ACTIVE, CANCELLED = 0x3, 1, 2, 0x40  # task/task.h: WEFT__WORD_...
 REFS = 0xFFFFFF00
 LINE_BYTES = 64                                  # base/base.h: WEFT__LINE
-COLOUR_PAGE, PAGE_COLOURS, LINE_COLOURS = 4096, 8, 16  # task/slab.c
+LINE_COLOURS = 16                                # task/slab.c
 
 # Where weft__switch() left the registers, by their offset from the saved stack pointer.
 FRAMES = {
@@ -81,11 +81,7 @@ def runtimes():
 
 def block_offset(slab, slot):
     """As in task/slab.c."""
-    slot_bytes = 1 << slab["shift"]
-    page_colours = min(slot_bytes // (8 * COLOUR_PAGE), PAGE_COLOURS)
-    line = slot % LINE_COLOURS
-    page = slot // LINE_COLOURS % page_colours
-    return slot_bytes - page * COLOUR_PAGE - line * LINE_BYTES - slab["block_bytes"]
+    return (1 << slab["shift"]) - slot % LINE_COLOURS * LINE_BYTES - slab["block_bytes"]
 
 
 def stack_blocks(pool):
@@ -96,11 +92,12 @@ def stack_blocks(pool):
         pointer = groups[number]["slabs"]
         while integer(pointer) != 0:
             slab = pointer.cast(gdb.lookup_type("struct weft__slab").pointer()).dereference()
-            plain = {name: integer(slab[name]) for name in ("shift", "block_bytes", "base", "used")}
+            names = ("shift", "stride", "block_bytes", "base", "used")
+            plain = {name: integer(slab[name]) for name in names}
             cold = integer(slab["cold"][0].address)
             for slot in range(plain["used"]):
                 if not u64(cold + slot // 64 * 8) >> slot % 64 & 1:
-                    yield plain["base"] + (slot << plain["shift"]) + block_offset(plain, slot)
+                    yield plain["base"] + slot * plain["stride"] + block_offset(plain, slot)
             pointer = slab["next"]
 
 
