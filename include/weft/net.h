@@ -34,7 +34,7 @@ struct weft_slice {
 /// weft_addr_parse(). `options` may be NULL. The listener belongs to the calling task's carrier.
 ///
 /// An address that is in use is tried again for a quarter of a second: the kernel gives back what a process
-/// that was killed had in io_uring a moment after its end.
+/// that was killed had in io_uring a moment after its end. Not a file, with WEFT_UNIX_REFUSE.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -EINVAL, -ENAMETOOLONG, -ENODEV, -ERANGE  the address cannot be understood (host
@@ -102,9 +102,9 @@ struct weft_serve_options {
 /// are reset, unless net.ipv4.tcp_migrate_req (Linux 5.14) is on; where carriers accept from one socket
 /// nobody is lost.
 ///
-/// A second server on the port is refused (-EADDRINUSE), unless both have `reuseport` in their socket
-/// options and run as the same user. With `max_connections` who finds no room waits in the backlog, which
-/// all carriers share then.
+/// A second server on the port is refused (-EADDRINUSE), unless it has `reuseport` in its socket options and
+/// runs as the same user; so should the first, which needs it with `max_connections` or a single carrier.
+/// With `max_connections` who finds no room waits in the backlog, which all carriers share then.
 ///
 /// Call from:  a virtual thread.
 /// Errors:     -ECANCELED  the normal end

@@ -312,7 +312,8 @@ static int open_bound(int *fd, struct weft__socket_file *file, struct weft__carr
         return -EINVAL;
     }
     rc = make_bound_somehow(fd, file, carrier, addr, &present, role);
-    bool waits = present.unix_existing != WEFT_UNIX_REFUSE; // whose file stays where it is
+    bool waits = weft__addr_path(weft__addr_const(addr)) == NULL ||
+                 present.unix_existing != WEFT_UNIX_REFUSE; // a file stays where it is
     weft_time pause = FIRST_PAUSE_NS;
     while (rc == -EADDRINUSE && waits && pause <= LAST_PAUSE_NS) {
         rc = weft_sleep(pause);

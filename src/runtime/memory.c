@@ -232,6 +232,8 @@ void weft__runtime_free(struct weft__runtime *runtime)
     if (handles > 0) {
         weft__log(&runtime->log, WEFT_LOG_WARN, "runtime",
                   "%zu task handles were never joined or released; the memory is kept", handles);
+        while (weft__stack_shed(crew->stacks)) {
+        }
         keep(runtime); // a later release still finds everything in place
         return;
     }

@@ -158,24 +158,24 @@ static inline weft_time weft__carrier_expiry(struct weft__carrier *carrier)
 
 /// The carrier whose thread we are on, or NULL. Never inlined: a virtual thread may be on another
 /// OS thread after each park, and compilers keep thread-local addresses.
-struct weft__carrier *weft__carrier_self(void);
-void weft__carrier_set_self(struct weft__carrier *carrier);
+WEFT__NOINLINE struct weft__carrier *weft__carrier_self(void);
+WEFT__NOINLINE void weft__carrier_set_self(struct weft__carrier *carrier);
 
 /// Prepares the calling OS thread to run tasks for `carrier`.
 void weft__carrier_adopt(struct weft__carrier *carrier);
 
 /// The running task, of either kind, or NULL.
-struct weft__task *weft__task_self(void);
+WEFT__NOINLINE struct weft__task *weft__task_self(void);
 
 /// The running virtual thread, or NULL.
-struct weft__task *weft__thread_self(void);
+WEFT__NOINLINE struct weft__task *weft__thread_self(void);
 
 /// weft__carrier_self(), or the home of the task that runs on an OS thread that is not a carrier; NULL
 /// outside of all runtimes.
-struct weft__carrier *weft__carrier_near(void);
+WEFT__NOINLINE struct weft__carrier *weft__carrier_near(void);
 
 /// What a call says that needs a task and has none: -EPERM, or -ESRCH in the child of a fork.
-int weft__no_task(void);
+WEFT__NOINLINE int weft__no_task(void);
 
 /// Marks the calling thread as one that was inside a runtime when its process forked.
 void weft__forget_self_after_fork(void);

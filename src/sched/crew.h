@@ -44,6 +44,7 @@ struct weft__crew {
     struct weft_scheduler delegate; // what schedulers of the program's hand tasks to (scheduler.c)
     struct weft_scheduler *chosen;  // one of those for all tasks that it takes, or NULL
     struct weft__stack_pool *stacks;
+    _Atomic int trimmers;    // carriers that will look for stacks that are not needed (trim.c)
     size_t stack_size_bytes; // default for virtual threads
     const struct weft_allocator *allocator;
     struct weft__blocking *blocking;             // blocking/pool.h
@@ -125,7 +126,7 @@ void weft__crew_seat(struct weft__crew *crew, const struct weft__seat *seats);
 void weft__carrier_name(const struct weft__carrier *carrier, char *name, size_t size_bytes);
 
 /// The crew whose carrier or task this thread is running; NULL outside of all of them. current.c.
-struct weft__crew *weft__crew_self(void);
+WEFT__NOINLINE struct weft__crew *weft__crew_self(void);
 
 /// Tasks that have been spawned and not ended. Exact when it says 0: see crew.c.
 uint64_t weft__crew_live(struct weft__crew *crew);

@@ -2,7 +2,8 @@
 //
 // A virtual thread that may migrate is on another OS thread after a park, but a compiler that has
 // computed a thread-local's address before the park keeps using it. So these are real calls, each
-// computing the address afresh; nothing here may be inlined into a caller that parks.
+// computing the address afresh; nothing here may be inlined into a caller that parks. The declarations
+// say so, because those are what a caller sees that has everything else inlined (WEFT__FLATTEN).
 #include <errno.h>
 
 #include "sched/crew.h"
@@ -16,13 +17,13 @@ static LOCAL struct weft__guest
     *guest; // of an OS thread that is not a carrier, while it runs a task
 static LOCAL bool orphaned;
 
-WEFT__NOINLINE struct weft__carrier *weft__carrier_self(void)
+struct weft__carrier *weft__carrier_self(void)
 {
     __asm__ volatile("");
     return current;
 }
 
-WEFT__NOINLINE void weft__carrier_set_self(struct weft__carrier *carrier)
+void weft__carrier_set_self(struct weft__carrier *carrier)
 {
     __asm__ volatile("");
     current = carrier;
@@ -37,13 +38,13 @@ void weft__carrier_adopt(struct weft__carrier *carrier)
     carrier->runner.control = weft__context_control();
 }
 
-WEFT__NOINLINE struct weft__guest *weft__guest_self(void)
+struct weft__guest *weft__guest_self(void)
 {
     __asm__ volatile("");
     return guest;
 }
 
-WEFT__NOINLINE void weft__guest_set_self(struct weft__guest *self)
+void weft__guest_set_self(struct weft__guest *self)
 {
     __asm__ volatile("");
     guest = self;
@@ -55,40 +56,40 @@ static inline struct weft__task *running(void)
     return weft__likely(current != NULL) ? current->current : guest != NULL ? guest->current : NULL;
 }
 
-WEFT__NOINLINE struct weft__task *weft__task_self(void)
+struct weft__task *weft__task_self(void)
 {
     __asm__ volatile("");
     return running();
 }
 
-WEFT__NOINLINE struct weft__task *weft__thread_self(void)
+struct weft__task *weft__thread_self(void)
 {
     __asm__ volatile("");
     struct weft__task *task = running();
     return task != NULL && task->kind == &weft__kind_thread ? task : NULL;
 }
 
-WEFT__NOINLINE struct weft__crew *weft__crew_self(void)
+struct weft__crew *weft__crew_self(void)
 {
     __asm__ volatile("");
     const struct weft__task *task = running();
     return current != NULL ? current->crew : task != NULL ? task->crew : NULL;
 }
 
-WEFT__NOINLINE struct weft__carrier *weft__carrier_near(void)
+struct weft__carrier *weft__carrier_near(void)
 {
     __asm__ volatile("");
     const struct weft__task *task = running();
     return current != NULL ? current : task != NULL ? task->home : NULL;
 }
 
-WEFT__NOINLINE int weft__no_task(void)
+int weft__no_task(void)
 {
     __asm__ volatile("");
     return orphaned ? -ESRCH : -EPERM;
 }
 
-WEFT__NOINLINE void weft__forget_self_after_fork(void)
+void weft__forget_self_after_fork(void)
 {
     __asm__ volatile("");
     orphaned = orphaned || current != NULL || guest != NULL;

@@ -46,8 +46,8 @@ struct weft__guest {
 // current.c
 
 /// The task that runs on this OS thread, which is not a carrier; NULL: none does.
-struct weft__guest *weft__guest_self(void);
-void weft__guest_set_self(struct weft__guest *guest);
+WEFT__NOINLINE struct weft__guest *weft__guest_self(void);
+WEFT__NOINLINE void weft__guest_set_self(struct weft__guest *guest);
 
 // guest_thread.c
 

@@ -494,31 +494,44 @@ static int warm_limit(const struct weft__stack_pool *pool, size_t size_bytes)
     return is_default(pool, size_bytes) ? pool->warm_max : (int)(WARM_MAX_BYTES / size_bytes);
 }
 
-/// At once, and some more, so that it is not for each one.
-static void shed(struct weft__stack_pool *pool, size_t size_bytes)
+/// At once, and some more, so that it is not for each one; but not too many. True: there are still more than
+/// the limit.
+static bool shed(struct weft__stack_pool *pool, size_t size_bytes)
 {
     struct group *group = group_of(pool, size_bytes);
+    struct batch *surplus = NULL;
     int limit = warm_limit(pool, size_bytes);
-    int more = limit / 4 < ZAP_AT_ONCE ? limit / 4 : ZAP_AT_ONCE;
     weft__lock_acquire(&pool->lock);
-    struct batch *surplus = group->warm_count > limit ? take_off(group, limit - more) : NULL;
+    if (group->warm_count > limit) {
+        int most = group->warm_count - ZAP_AT_ONCE;
+        surplus = take_off(group, most > limit - limit / 4 ? most : limit - limit / 4);
+    }
+    bool many = group->warm_count > limit;
     weft__lock_release(&pool->lock);
     zap(pool, size_bytes, surplus);
+    return many;
 }
 
-void weft__stack_shed(struct weft__stack_pool *pool)
+bool weft__stack_shed(struct weft__stack_pool *pool)
 {
-    shed(pool, atomic_load_explicit(&pool->default_bytes, memory_order_relaxed));
+    return shed(pool, atomic_load_explicit(&pool->default_bytes, memory_order_relaxed));
 }
 
-// Under the lock.
+static int lesser(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+// Under the lock. What was needed since the last look is needed, whatever that has found.
 static void look(struct group *group, int limit, weft_time now)
 {
+    int idle = group->warm_least > limit ? group->warm_least - limit : 0;
     if (now >= group->looked + LOOK_EVERY_NS) {
-        group->unneeded = group->warm_least > limit ? group->warm_least - limit : 0;
+        group->unneeded = idle;
         group->warm_least = group->warm_count;
         group->looked = now;
     }
+    group->unneeded = lesser(group->unneeded, idle);
 }
 
 // Under the lock. When there is something to do again.
@@ -538,7 +551,7 @@ weft_time weft__stack_trim(struct weft__stack_pool *pool, weft_time now)
     weft__lock_acquire(&pool->lock);
     look(group, limit, now);
     int before = group->warm_count;
-    int most = group->unneeded < ZAP_AT_ONCE ? group->unneeded : ZAP_AT_ONCE;
+    int most = lesser(group->unneeded, ZAP_AT_ONCE);
     struct batch *surplus = take_off(group, before - most > limit ? before - most : limit);
     int taken = before - group->warm_count;
     group->unneeded = group->unneeded > taken ? group->unneeded - taken : 0;
@@ -584,8 +597,8 @@ bool weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *c
     if (!is_cached(pool, cache, size_bytes)) {
         many = give_to_pool(pool, size_bytes, &block, 1);
         if (many && !is_default(pool, size_bytes)) {
-            shed(pool, size_bytes);
-            many = false;
+            (void)shed(pool, size_bytes); // there is never much
+            return false;
         }
         return many;
     }

@@ -78,8 +78,9 @@ bool weft__stack_give(struct weft__stack_pool *pool, struct weft__stack_cache *c
 /// WEFT_FOREVER.
 weft_time weft__stack_trim(struct weft__stack_pool *pool, weft_time now);
 
-/// Gives pages back of all that lie idle in the pool beyond its limit.
-void weft__stack_shed(struct weft__stack_pool *pool);
+/// Gives pages back of some of those that lie idle in the pool beyond its limit, needed or not. True: there
+/// are more.
+bool weft__stack_shed(struct weft__stack_pool *pool);
 
 /// Empties a cache into the pool.
 void weft__stack_cache_drain(struct weft__stack_pool *pool, struct weft__stack_cache *cache);

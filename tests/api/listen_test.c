@@ -56,7 +56,7 @@ TEST_EVERYWHERE(an_address_in_use_is_refused)
 
 static int close_later(void *arg)
 {
-    CHECK_OK(weft_sleep(30 * WEFT_MS));
+    CHECK_OK(weft_sleep(10 * WEFT_MS));
     return weft_listener_close(arg);
 }
 

@@ -370,7 +370,7 @@ TEST_SOCKETS(a_stale_file_is_replaced)
 
 static int close_later(void *arg)
 {
-    CHECK_OK(weft_sleep(30 * WEFT_MS));
+    CHECK_OK(weft_sleep(10 * WEFT_MS));
     return close(*(int *)arg);
 }
 

@@ -363,6 +363,22 @@ TEST(idle_slots_stay_warm_as_long_as_they_are_needed)
     weft__stack_pool_destroy(pool);
 }
 
+TEST(what_is_needed_while_idle_slots_go_stays_warm)
+{
+    enum { SLOTS = 300 };
+    struct weft__stack_pool *pool = make_pool(1, NULL);
+    struct slot slots[SLOTS];
+    weft_time now = 5 * WEFT_S;
+    CHECK(use(pool, slots, SLOTS));
+    CHECK_EQ(weft__stack_trim(pool, now), now + WEFT_S);
+    now += WEFT_S;
+    CHECK_EQ(weft__stack_trim(pool, now), now + WEFT_MS); // none was needed, and some have gone
+    CHECK(use(pool, slots, SLOTS));
+    CHECK_EQ(weft__stack_trim(pool, now + WEFT_MS), now + WEFT_S);
+    CHECK_EQ(count_cold(slots, SLOTS), 0);
+    weft__stack_pool_destroy(pool);
+}
+
 TEST(a_later_pool_gets_the_same_memory_zeroed)
 {
     enum { SLOTS = WEFT__SIZED(16 + 32, 4 + 8 + 16 + 32) }; // whole slabs
