@@ -1,7 +1,7 @@
 // overflow.c - a stack overflow dies with a message that names the virtual thread.
 //
-//     weft: stack overflow in virtual thread "crawler" (id 7, spawned at crawl.c:31): its 160 KiB
-//     are used up; give it a larger weft_attr.stack_size_bytes
+//     weft: stack overflow in virtual thread "crawler" (id 7, spawned at crawl.c:31): its 191 KiB
+//     are used up; give it a larger weft_attr.stack_size_bytes, or all of them a larger WEFT_STACK_KB
 //
 // The handler looks the faulting address up among the guards of all slabs. If it is one, it prints,
 // restores the default action and returns: the same instruction faults again and the core dump
