@@ -85,10 +85,17 @@ TEST_EVERYWHERE(an_address_that_is_in_use_is_free_in_a_moment)
     }
 }
 
+struct in_vain {
+    char address[WEFT_ADDR_TEXT_BYTES];
+    bool begun;
+};
+
 static int listen_in_vain(void *arg)
 {
+    struct in_vain *in_vain = arg;
     weft_listener *listener;
-    CHECK_EQ(weft_listen(&listener, arg, NULL), -ECANCELED);
+    in_vain->begun = true;
+    CHECK_EQ(weft_listen(&listener, in_vain->address, NULL), -ECANCELED);
     CHECK(listener == NULL);
     return 0;
 }
@@ -96,13 +103,15 @@ static int listen_in_vain(void *arg)
 TEST_EVERYWHERE(who_waits_for_an_address_is_cancelled)
 {
     struct weft_attr attr = stay_here();
+    struct in_vain in_vain = { .begun = false };
     weft_listener *first;
     weft_task *second;
-    char text[WEFT_ADDR_TEXT_BYTES];
     CHECK_OK(weft_listen(&first, "tcp://127.0.0.1:0", NULL));
-    address_of(first, text, sizeof text);
-    CHECK_OK(weft_spawn(&second, listen_in_vain, text, &attr));
-    CHECK_OK(weft_yield());
+    address_of(first, in_vain.address, sizeof in_vain.address);
+    CHECK_OK(weft_spawn(&second, listen_in_vain, &in_vain, &attr));
+    while (!in_vain.begun) { // on this carrier, so it waits when we run again
+        CHECK_OK(weft_yield());
+    }
     weft_task_cancel(second);
     CHECK_OK(weft_join(NULL, second, WEFT_FOREVER));
     CHECK_OK(weft_listener_close(first));
@@ -456,8 +465,7 @@ TEST_EVERYWHERE(an_address_that_is_free_in_a_moment_is_served)
     weft_task *holder = hold_for_a_while("tcp://127.0.0.77:0", text, sizeof text);
     start_serving(&serving, &scope, text, (struct weft_serve_options){ 0 });
     CHECK_OK(weft_join(NULL, holder, WEFT_FOREVER));
-    weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+    stop_serving(&serving, &scope);
 }
 
 TEST_EVERYWHERE(connections_are_limited)
@@ -475,20 +483,28 @@ TEST_EVERYWHERE(a_second_server_is_refused)
     stop_serving(&serving, &scope);
 }
 
-TEST_EVERYWHERE(two_servers_may_share_a_port)
+static void share_a_port(struct weft_serve_options one, struct weft_serve_options other)
 {
-    struct weft_socket_options shared;
     struct serving first, second;
     struct weft_scope firsts, seconds;
-    weft_socket_options_init(&shared);
-    shared.reuseport = true;
-    const struct weft_serve_options options = { .socket = &shared };
-    start_serving(&first, &firsts, "tcp://127.0.0.1:0", options);
-    start_serving(&second, &seconds, first.text, options);
+    start_serving(&first, &firsts, "tcp://127.0.0.1:0", one);
+    start_serving(&second, &seconds, first.text, other);
     talk(second.text, 1);
     stop_serving(&second, &seconds);
     talk(first.text, 1);
     stop_serving(&first, &firsts);
+}
+
+TEST_EVERYWHERE(two_servers_may_share_a_port)
+{
+    struct weft_socket_options socket;
+    weft_socket_options_init(&socket);
+    socket.reuseport = true;
+    const struct weft_serve_options shared = { .socket = &socket };
+    const struct weft_serve_options limited = { .socket = &socket, .max_connections = 1 };
+    share_a_port(shared, shared);
+    share_a_port((struct weft_serve_options){ 0 }, shared); // several carriers have it open anyway
+    share_a_port(limited, limited);
 }
 
 /// As many peers as may be served, all at once: each must be served by a carrier that has room, and not
@@ -513,8 +529,7 @@ static void fill_again_and_again(const char *address)
             CHECK_OK(weft_conn_close(peers[i]));
         }
     }
-    weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_join(&scope), -ECANCELED);
+    stop_serving(&serving, &scope);
 }
 
 TEST_EVERYWHERE(unix_peers_find_the_carrier_with_room)
